@@ -1,0 +1,227 @@
+//! The backends a pool knows: their health, their slots, and the order in which they are preferred.
+
+use crate::backend::Backend;
+use crate::random::Random;
+use crate::slot::{Counts, Phase};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What is believed of a backend.
+///
+/// ```text
+///              first success                        attempts ran out with nothing working
+///   Unproven ----------------> Proven <---------+   +--------------------------------+
+///      |                         |              |   |                                |
+///      |                         +--------------|---+------> Dead <------------------+
+///      +--- attempts ran out ----------------------------->   |   |  tried at max_delay by one slot
+///                                               +-- success --+   |
+///   any ---- no longer resolved ----> Removed <-------------------+
+/// ```
+///
+/// A `doubted` one has nothing working and an attempt that failed or hangs. As long as another backend is trusted, the
+/// plan treats it like a dead one: it keeps one slot and the others go where claims can be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// Never connected to.
+    Unproven { doubted: bool },
+    /// Has worked. While it rests (it works, but further connects fail), no slots are added.
+    Proven { doubted: bool, rests_until: Option<Instant> },
+    /// Attempts ran out.
+    Dead { worked: bool },
+    /// No longer known; it goes when its last slot does.
+    Removed,
+}
+
+impl Health {
+    pub(crate) fn is_dead(self) -> bool {
+        matches!(self, Health::Dead { .. })
+    }
+
+    pub(crate) fn is_removed(self) -> bool {
+        matches!(self, Health::Removed)
+    }
+
+    pub(crate) fn has_worked(self) -> bool {
+        match self {
+            Health::Proven { .. } => true,
+            Health::Dead { worked } => worked,
+            Health::Unproven { .. } | Health::Removed => false,
+        }
+    }
+
+    pub(crate) fn is_doubted(self) -> bool {
+        match self {
+            Health::Unproven { doubted } | Health::Proven { doubted, .. } => doubted,
+            Health::Dead { .. } | Health::Removed => false,
+        }
+    }
+
+    pub(crate) fn is_resting(self, now: Instant) -> bool {
+        matches!(self, Health::Proven { rests_until: Some(until), .. } if until > now)
+    }
+
+    pub(crate) fn rests_until(self) -> Option<Instant> {
+        match self {
+            Health::Proven { rests_until, .. } => rests_until,
+            Health::Unproven { .. } | Health::Dead { .. } | Health::Removed => None,
+        }
+    }
+
+    /// True when this is news.
+    pub(crate) fn doubt(&mut self) -> bool {
+        match self {
+            Health::Unproven { doubted } | Health::Proven { doubted, .. } => !std::mem::replace(doubted, true),
+            Health::Dead { .. } | Health::Removed => false,
+        }
+    }
+}
+
+/// A backend and what the pool has of it.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) backend: Arc<Backend>,
+    pub(crate) health: Health,
+    pub(crate) slots: Vec<u32>,
+    /// Slots that wait for their turn to dial, oldest first; some may have moved on.
+    pub(crate) held: VecDeque<u32>,
+    pub(crate) counts: Counts,
+}
+
+impl Record {
+    /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time.
+    pub(crate) fn may_dial(&self, limit: usize) -> bool {
+        match self.health {
+            Health::Proven { .. } => self.counts.of(Phase::Connecting) < limit,
+            Health::Unproven { .. } | Health::Dead { .. } => {
+                let dialling = [Phase::Connecting, Phase::Backoff, Phase::Closing];
+                dialling.into_iter().all(|phase| self.counts.of(phase) == 0)
+            }
+            Health::Removed => false,
+        }
+    }
+}
+
+/// All records, and which of them are known at present.
+#[derive(Debug, Default)]
+pub(crate) struct Backends {
+    records: Vec<Option<Record>>,
+    free: Vec<u32>,
+    by_backend: BTreeMap<Backend, u32>,
+    /// Known backends, most preferred first.
+    order: Vec<u32>,
+    dead: usize,
+}
+
+impl Backends {
+    pub(crate) fn get(&self, index: u32) -> &Record {
+        self.records[index as usize].as_ref().expect("a slot's backend stays as long as the slot")
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Record {
+        self.records[index as usize].as_mut().expect("a slot's backend stays as long as the slot")
+    }
+
+    /// Known backends, most preferred first.
+    pub(crate) fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    pub(crate) fn known(&self) -> usize {
+        self.order.len()
+    }
+
+    pub(crate) fn dead(&self) -> usize {
+        self.dead
+    }
+
+    pub(crate) fn all_dead(&self) -> bool {
+        self.dead == self.known() && self.known() > 0
+    }
+
+    /// Whether some backend is neither dead nor doubted.
+    pub(crate) fn any_trusted(&self) -> bool {
+        self.order.iter().any(|&index| {
+            let health = self.get(index).health;
+            !health.is_dead() && !health.is_doubted()
+        })
+    }
+
+    /// Every record, those of removed backends included.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Record)> {
+        self.records.iter().enumerate().filter_map(|(index, record)| Some((index as u32, record.as_ref()?)))
+    }
+
+    /// The known backends that are not among `current`.
+    pub(crate) fn vanished(&self, current: &BTreeMap<&Backend, ()>) -> Vec<u32> {
+        self.by_backend.iter().filter(|(backend, _)| !current.contains_key(backend)).map(|(_, &index)| index).collect()
+    }
+
+    /// Updates a known backend's priority and weight; false when it is not known.
+    pub(crate) fn refresh(&mut self, backend: &Backend) -> bool {
+        let Some(&index) = self.by_backend.get(backend) else { return false };
+        let record = self.get_mut(index);
+        if (record.backend.priority(), record.backend.weight()) != (backend.priority(), backend.weight()) {
+            record.backend = Arc::new(backend.clone());
+        }
+        true
+    }
+
+    /// Adds a backend at a random place in the preference order.
+    pub(crate) fn insert(&mut self, backend: &Backend, random: &mut Random) -> u32 {
+        let record = Record {
+            backend: Arc::new(backend.clone()),
+            health: Health::Unproven { doubted: false },
+            slots: Vec::new(),
+            held: VecDeque::new(),
+            counts: Counts::default(),
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.records[index as usize] = Some(record);
+                index
+            }
+            None => {
+                self.records.push(Some(record));
+                (self.records.len() - 1) as u32
+            }
+        };
+        self.by_backend.insert(backend.clone(), index);
+        self.order.insert(random.below(self.order.len() + 1), index);
+        index
+    }
+
+    /// A known backend is known no more; [`Backends::forget_if_empty`] drops its record when its last slot has gone.
+    pub(crate) fn remove(&mut self, index: u32) {
+        self.set_health(index, Health::Removed);
+        let backend = Arc::clone(&self.get(index).backend);
+        self.by_backend.remove(&*backend);
+        self.order.retain(|&known| known != index);
+    }
+
+    /// Drops the record of a removed backend without slots.
+    pub(crate) fn forget_if_empty(&mut self, index: u32) {
+        let record = self.get(index);
+        if record.health.is_removed() && record.slots.is_empty() {
+            self.records[index as usize] = None;
+            self.free.push(index);
+        }
+    }
+
+    pub(crate) fn set_health(&mut self, index: u32, health: Health) {
+        let record = self.get_mut(index);
+        let before = std::mem::replace(&mut record.health, health);
+        self.dead += usize::from(health.is_dead());
+        self.dead -= usize::from(before.is_dead());
+    }
+
+    /// The least preferred backend moves to a random place; false when there is nothing to move.
+    pub(crate) fn decohere(&mut self, random: &mut Random) -> bool {
+        if self.order.len() < 2 {
+            return false;
+        }
+        let Some(last) = self.order.pop() else { return false };
+        self.order.insert(random.below(self.order.len() + 1), last);
+        true
+    }
+}

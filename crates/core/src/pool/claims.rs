@@ -1,0 +1,187 @@
+//! Claims: asking, waiting, being served, coming back.
+
+use super::{Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
+use crate::idle::Idleness;
+use crate::recovery::DAY;
+use crate::slot::{Life, SlotRef, State, TRUSTED_FOR, Then};
+use crate::waiters::{Place, WaiterId};
+use std::time::Instant;
+
+impl Machine {
+    /// Asks for a connection: an idle one at once, otherwise a place in line.
+    pub fn claim(&mut self, now: Instant, request: Request) -> Claimed {
+        self.arrivals += 1;
+        let place = Place { arrival: self.arrivals, since: now };
+        if let Some(refusal) = self.refuses() {
+            return Claimed::Refused(refusal);
+        }
+        if let Some(granted) = self.grant_idle(now, place) {
+            return granted;
+        }
+        if request.error_on_empty && self.backends.known() == 0 {
+            return Claimed::Refused(Refusal::NoBackends);
+        }
+        if self.options.max_waiters.is_some_and(|most| self.waiters.len() >= most) {
+            return Claimed::Refused(Refusal::Full);
+        }
+        self.wait(now, place, request)
+    }
+
+    /// Asks again after a connection that was granted turned out closed and was released as [`Outcome::Ended`]: place and
+    /// deadline are those of the first time.
+    pub fn claim_again(&mut self, now: Instant, place: Place, request: Request) -> Claimed {
+        if let Some(refusal) = self.refuses() {
+            return Claimed::Refused(refusal);
+        }
+        // Whoever came meanwhile stands behind this caller, so an idle connection is its to take.
+        match self.grant_idle(now, place) {
+            Some(granted) => granted,
+            None => self.wait(now, place, request),
+        }
+    }
+
+    /// Asks for an idle connection without waiting.
+    pub fn try_claim(&mut self, now: Instant) -> Claimed {
+        self.arrivals += 1;
+        let place = Place { arrival: self.arrivals, since: now };
+        if let Some(refusal) = self.refuses() {
+            return Claimed::Refused(refusal);
+        }
+        self.grant_idle(now, place).unwrap_or(Claimed::Refused(Refusal::Busy))
+    }
+
+    /// The caller has taken what was delivered to it, or has given up: the waiter is no more. True if it was still in
+    /// line. If it had been granted a slot, that must be released.
+    pub fn forget_waiter(&mut self, waiter: WaiterId) -> bool {
+        self.waiters.free(waiter)
+    }
+
+    /// A claim comes back.
+    pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) {
+        let Some(found) = self.current(slot) else { return };
+        let State::Busy { life, since, unwanted } = found.state else { return };
+        let (index, backend) = (slot.index, found.backend);
+        let took = now.saturating_duration_since(since);
+        match outcome {
+            Outcome::Open | Outcome::Discarded | Outcome::Detached => self.picker.end_use(now, backend, took, false),
+            Outcome::Failed => self.picker.end_use(now, backend, took, true),
+            // It says nothing about how long uses take; least of all that they are quick.
+            Outcome::Ended | Outcome::Dropped => self.picker.forget_use(backend),
+        }
+        match outcome {
+            Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
+            Outcome::Open => self.offer_released(now, index, life),
+            Outcome::Discarded => self.close_slot_soon(now, index),
+            Outcome::Ended => {
+                let then = self.after_end(now, index, life);
+                self.follow(now, index, then);
+            }
+            Outcome::Failed => {
+                let then = self.blame(now, index);
+                self.follow(now, index, then);
+            }
+            Outcome::Dropped | Outcome::Detached => self.follow(now, index, Then::Gone),
+        }
+        self.note_load(now);
+    }
+
+    /// A connection is ready for whoever is next: the first in line, or to rest.
+    pub(super) fn offer(&mut self, now: Instant, index: u32, life: Life) {
+        if self.must_close(index) {
+            return self.close_slot_soon(now, index);
+        }
+        self.offer_released(now, index, life);
+    }
+
+    /// A connection comes back from a check, unused.
+    pub(super) fn take_back(&mut self, now: Instant, index: u32, life: Life, last_used: Instant) {
+        if self.must_close(index) || self.is_retired(now, life) {
+            return self.close_slot_soon(now, index);
+        }
+        if self.serve_first(now, index, life) {
+            return;
+        }
+        self.enter(index, State::Idle { life, last_used, looked_at: now, idleness: Idleness::Using });
+        self.picker.rest_last(index, self.slots[index as usize].backend);
+        self.attend_idle(index);
+    }
+
+    pub(super) fn expire_waiters(&mut self, now: Instant) {
+        while let Some((waiter, _, ahead)) = self.waiters.serve_expired(now) {
+            self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::TimedOut { ahead } });
+        }
+    }
+
+    fn refuses(&self) -> Option<Refusal> {
+        match self.state {
+            PoolState::Starting | PoolState::Running => None,
+            PoolState::Failed => Some(Refusal::Failed { dead: self.backends.dead(), known: self.backends.known() }),
+            PoolState::Stopping | PoolState::Stopped => Some(Refusal::Closed),
+        }
+    }
+
+    /// While anyone waits nothing is idle, so nobody is overtaken here.
+    fn grant_idle(&mut self, now: Instant, place: Place) -> Option<Claimed> {
+        let index = self.picker.choose(now, &mut self.random)?;
+        let State::Idle { life, looked_at, .. } = self.slots[index as usize].state else {
+            unreachable!("the picker holds idle slots only")
+        };
+        let ask = now.saturating_duration_since(looked_at) > TRUSTED_FOR;
+        let slot = self.lend(now, index, life);
+        self.note_load(now);
+        Some(Claimed::Granted { slot, place, ask })
+    }
+
+    fn lend(&mut self, now: Instant, index: u32, life: Life) -> SlotRef {
+        let life = Life { uses: life.uses + 1, ..life };
+        let slot = self.enter(index, State::Busy { life, since: now, unwanted: false });
+        self.picker.begin_use(self.slots[index as usize].backend);
+        slot
+    }
+
+    fn wait(&mut self, now: Instant, place: Place, request: Request) -> Claimed {
+        let latest = place.since + DAY * 365;
+        let deadline = place.since.checked_add(request.timeout).map_or(latest, |deadline| deadline.min(latest));
+        if deadline <= now {
+            return Claimed::Refused(Refusal::TimedOut { ahead: self.waiters.len() });
+        }
+        let waiter = self.waiters.join(place, deadline);
+        self.due(deadline);
+        self.note_load(now);
+        Claimed::Waiting(waiter)
+    }
+
+    fn offer_released(&mut self, now: Instant, index: u32, life: Life) {
+        if self.serve_first(now, index, life) {
+            return;
+        }
+        self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
+        self.picker.rest(index, self.slots[index as usize].backend);
+        if self.picker.first_unsettled() == Some(index) {
+            self.due(self.settles_at(index));
+        }
+    }
+
+    /// Gives a connection to the first in line; false when nobody waits.
+    fn serve_first(&mut self, now: Instant, index: u32, life: Life) -> bool {
+        let Some((waiter, _)) = self.waiters.serve_first() else { return false };
+        let slot = self.lend(now, index, life);
+        self.deliveries.push_back(Delivery::Grant { waiter, slot });
+        true
+    }
+
+    fn must_close(&self, index: u32) -> bool {
+        self.is_closed() || self.backends.get(self.slots[index as usize].backend).health.is_removed()
+    }
+
+    fn is_retired(&self, now: Instant, life: Life) -> bool {
+        life.expires.is_some_and(|expires| expires <= now)
+            || self.options.max_uses.is_some_and(|most| life.uses >= most)
+    }
+
+    /// Closes a slot, and has the plan see whether another is needed.
+    fn close_slot_soon(&mut self, now: Instant, index: u32) {
+        self.close_slot(now, index);
+        self.plan_soon();
+    }
+}

@@ -1,0 +1,111 @@
+//! Who serves: following the resolver, and the preference order.
+
+use super::backends::Health;
+use super::{Machine, State};
+use crate::backend::Backend;
+use crate::slot::Phase;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+impl Machine {
+    /// The resolver's whole current set. What is new is planned for, what is missing drains; duplicates count once.
+    pub fn handle_backends(&mut self, now: Instant, current: &[Backend]) {
+        if self.is_closed() {
+            return;
+        }
+        let distinct: BTreeMap<&Backend, ()> = current.iter().map(|backend| (backend, ())).collect();
+        for index in self.backends.vanished(&distinct) {
+            self.drop_backend(now, index);
+        }
+        // In the resolver's order, so that chance alone decides the preference.
+        let mut changed = false;
+        for backend in current {
+            if !self.backends.refresh(backend) {
+                let index = self.backends.insert(backend, &mut self.random);
+                self.picker.add_backend(index, now);
+                changed = true;
+            }
+        }
+        if changed {
+            self.plan_soon();
+            self.arrange_decoherence(now);
+        }
+        self.fail_if_all_dead();
+    }
+
+    /// The resolver cannot say who serves. Only a pool that never knew a backend minds.
+    pub fn handle_resolver_failed(&mut self) {
+        if self.state == State::Starting && self.backends.known() == 0 {
+            self.fail();
+        }
+    }
+
+    pub(super) fn arrange_decoherence(&mut self, now: Instant) {
+        if self.decohere_at.is_none() && self.backends.known() > 1 {
+            let at = now + self.options.decoherence;
+            self.decohere_at = Some(at);
+            self.due(at);
+        }
+    }
+
+    pub(super) fn decohere(&mut self, now: Instant) {
+        if self.decohere_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.decohere_at = None;
+        if self.backends.decohere(&mut self.random) {
+            self.stale_plan = true;
+        }
+        self.arrange_decoherence(now);
+    }
+
+    fn drop_backend(&mut self, now: Instant, index: u32) {
+        // Its slots stop counting against the maximum: what is in use drains.
+        let counts = self.backends.get(index).counts;
+        for phase in Phase::ALL {
+            for _ in 0..counts.of(phase) {
+                self.counts.leave(phase);
+                self.draining.enter(phase);
+            }
+        }
+        self.backends.remove(index);
+        let slots = self.backends.get(index).slots.clone();
+        if slots.is_empty() {
+            self.backends.forget_if_empty(index);
+        }
+        for slot in slots {
+            self.stop(now, slot);
+        }
+        self.plan_soon();
+    }
+
+    /// Notes that the plan is stale and that the driver should make a new one.
+    pub(super) fn plan_soon(&mut self) {
+        self.stale_plan = true;
+        self.attention = true;
+    }
+
+    /// Declares a backend dead.
+    pub(super) fn bury(&mut self, index: u32) {
+        let worked = self.backends.get(index).health.has_worked();
+        self.backends.set_health(index, Health::Dead { worked });
+        self.plan_soon();
+        self.fail_if_all_dead();
+    }
+
+    /// A connection to the backend was made: whatever was believed, it works.
+    pub(super) fn trust(&mut self, index: u32) {
+        let before = self.backends.get(index).health;
+        if before.is_dead() || before.is_doubted() {
+            self.plan_soon();
+        }
+        self.backends.set_health(index, Health::Proven { doubted: false, rests_until: None });
+        match self.state {
+            State::Starting | State::Failed => {
+                self.state = State::Running;
+                self.attention = true;
+            }
+            State::Running | State::Stopping | State::Stopped => {}
+        }
+    }
+}

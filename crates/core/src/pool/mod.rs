@@ -1,0 +1,390 @@
+//! The pool machine: lends the connections of a service's backends, one user at a time.
+//!
+//! The machine owns slots, waiters and the plan; it never sees a connection. Its driver tells it what happened (a
+//! connect succeeded, a claim came back, time passed) and does what it asks for: [`Action`]s are for the driver,
+//! [`Delivery`]s for waiting callers, whoever calls may hand them over.
+//!
+//! ```text
+//!            first connection                      every backend dead
+//!  Starting -----------------> Running <------------------------------> Failed
+//!     |  every backend dead, or no backend and the resolver failed        ^
+//!     +-------------------------------------------------------------------+
+//!  any -- close --> Stopping -- last slot gone --> Stopped
+//! ```
+
+mod backends;
+mod claims;
+mod membership;
+mod options;
+mod sizing;
+mod slots;
+mod snapshot;
+
+pub use options::{Options, OptionsError};
+pub use snapshot::{BackendSnapshot, BackendState, Snapshot};
+
+use crate::backend::Backend;
+use crate::filter::LowPass;
+use crate::pick::Picker;
+use crate::random::Random;
+use crate::slot::{Counts, Slot, SlotRef};
+use crate::timers::Timers;
+use crate::waiters::{Place, WaiterId, Waiters};
+use backends::Backends;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where a pool is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No connection has been made yet.
+    Starting,
+    /// At least one backend is thought to work.
+    Running,
+    /// Every known backend is dead; claims fail at once. One connection ends this.
+    Failed,
+    /// Closed; waits for what is still lent.
+    Stopping,
+    /// Nothing is left.
+    Stopped,
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Connect to the backend, then tell [`Machine::handle_connected`] or [`Machine::handle_connect_failed`].
+    Connect {
+        /// The slot that the connection is for.
+        slot: SlotRef,
+        /// Where to connect to.
+        backend: Arc<Backend>,
+    },
+    /// Check the slot's connection, then tell [`Machine::handle_checked`].
+    Check {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+    },
+    /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself.
+    Watch {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+    },
+    /// Close the slot's connection, then tell [`Machine::handle_closed`].
+    Close {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+        /// Whether the far side is still there to be said goodbye to; otherwise just drop it.
+        goodbye: bool,
+    },
+    /// Cut short the connect, check or close under way; when it has really ended tell [`Machine::handle_closed`].
+    Abandon {
+        /// The slot as it was named when the task was asked for.
+        task: SlotRef,
+        /// The slot as it is to be named to [`Machine::handle_closed`].
+        slot: SlotRef,
+        /// The timeout that passed, if that is why.
+        timed_out: Option<Duration>,
+    },
+}
+
+/// What a waiting caller is to be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The slot's connection is its to use.
+    Grant {
+        /// Who gets it.
+        waiter: WaiterId,
+        /// What it gets.
+        slot: SlotRef,
+    },
+    /// It waited in vain.
+    Refuse {
+        /// Who is refused.
+        waiter: WaiterId,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Why a claim was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Its deadline passed.
+    TimedOut {
+        /// How many were ahead of it in line at that time.
+        ahead: usize,
+    },
+    /// No backend is known, and the claim asked not to wait for one.
+    NoBackends,
+    /// Every known backend is dead.
+    Failed {
+        /// How many are dead.
+        dead: usize,
+        /// How many are known.
+        known: usize,
+    },
+    /// The line is as long as it may be.
+    Full,
+    /// Nothing is idle, and the claim asked not to wait.
+    Busy,
+    /// The pool is closed.
+    Closed,
+}
+
+/// What a claim wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// How long the claim may take in all.
+    pub timeout: Duration,
+    /// Fail at once while no backend is known.
+    pub error_on_empty: bool,
+}
+
+impl Request {
+    /// A claim that may take this long and is otherwise ordinary.
+    pub fn within(timeout: Duration) -> Request {
+        Request { timeout, error_on_empty: false }
+    }
+}
+
+/// How a claim begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// An idle connection is its to use.
+    Granted {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+        /// The caller's place, should the connection turn out closed; see [`Machine::claim_again`].
+        place: Place,
+        /// It has idled so long that it is to be asked whether it is open.
+        ask: bool,
+    },
+    /// It stands in line.
+    Waiting(WaiterId),
+    /// It ends here.
+    Refused(Refusal),
+}
+
+/// How a claim ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The connection comes back and may be used again.
+    Open,
+    /// It had ended, cleanly or not, and has been dropped.
+    Ended,
+    /// Its user blames the backend; it has been dropped.
+    Failed,
+    /// It comes back to be closed, without blame.
+    Discarded,
+    /// It has been dropped, without blame.
+    Dropped,
+    /// Its user keeps it.
+    Detached,
+}
+
+/// The pool without its connections. See the [module](self).
+#[derive(Debug)]
+pub struct Machine {
+    options: Options,
+    state: State,
+    random: Random,
+    slots: Vec<Slot>,
+    free_slots: Vec<u32>,
+    /// Slots of known backends by phase.
+    counts: Counts,
+    /// Slots of removed backends by phase.
+    draining: Counts,
+    backends: Backends,
+    picker: Picker,
+    waiters: Waiters,
+    arrivals: u64,
+    filter: LowPass,
+    timers: Timers<SlotRef>,
+    sample_at: Option<Instant>,
+    decohere_at: Option<Instant>,
+    /// When surplus idle connections, or backends at rest, are looked at again.
+    look_at: Option<Instant>,
+    /// The size of the last plan.
+    planned: usize,
+    /// Something changed that a plan must answer.
+    stale_plan: bool,
+    /// Busy slots that the last plan wants closed when they come back.
+    unwanted: Vec<SlotRef>,
+    /// Until when the driver sleeps, as far as it has been told.
+    armed: Option<Instant>,
+    /// The driver has something to do before that.
+    attention: bool,
+    actions: VecDeque<Action>,
+    deliveries: VecDeque<Delivery>,
+}
+
+impl Machine {
+    /// A pool that knows no backends yet. The same seed and events give the same actions.
+    ///
+    /// # Errors
+    /// When an option makes no sense.
+    pub fn new(options: Options, seed: u64, now: Instant) -> Result<Machine, OptionsError> {
+        options.validate()?;
+        let mut machine = Machine {
+            state: State::Starting,
+            random: Random::new(seed),
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            counts: Counts::default(),
+            draining: Counts::default(),
+            backends: Backends::default(),
+            picker: Picker::new(options.pick),
+            waiters: Waiters::new(),
+            arrivals: 0,
+            filter: LowPass::new(),
+            timers: Timers::new(),
+            sample_at: Some(now + LowPass::INTERVAL),
+            decohere_at: None,
+            look_at: None,
+            planned: 0,
+            stale_plan: true,
+            unwanted: Vec::new(),
+            armed: None,
+            attention: true,
+            actions: VecDeque::new(),
+            deliveries: VecDeque::new(),
+            options,
+        };
+        machine.arrange_decoherence(now);
+        Ok(machine)
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The options in force; [`Machine::resize`] changes two of them.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The next thing for the driver to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next thing to be handed to a waiting caller.
+    pub fn poll_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.pop_front()
+    }
+
+    /// When [`Machine::handle_timeout`] must be called at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let settles = self.picker.first_unsettled().map(|index| self.settles_at(index));
+        let times =
+            [self.timers.next(), settles, self.waiters.next_deadline(), self.sample_at, self.decohere_at, self.look_at];
+        times.into_iter().flatten().min()
+    }
+
+    /// Time has passed, or something needs attention: does what is due and plans if a plan is stale.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        // The driver is awake and will ask for the next timeout: nothing needs to wake it meanwhile.
+        self.armed = Some(now);
+        self.run_slot_timers(now);
+        self.settle_idle(now);
+        self.expire_waiters(now);
+        self.take_sample(now);
+        self.decohere(now);
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.stale_plan = true;
+        }
+        if self.stale_plan {
+            self.replan(now);
+        }
+    }
+
+    /// The driver is about to sleep until the time this returns, having taken all actions.
+    pub fn arm(&mut self) -> Option<Instant> {
+        self.armed = self.next_timeout();
+        self.attention = false;
+        self.armed
+    }
+
+    /// Whether the driver must be woken: there are actions, or something is due before it would wake.
+    pub fn take_attention(&mut self) -> bool {
+        std::mem::take(&mut self.attention)
+    }
+
+    /// No more claims: waiters are refused, everything not in use is closed, the rest when it comes back.
+    pub fn close(&mut self, now: Instant) {
+        match self.state {
+            State::Starting | State::Running | State::Failed => {}
+            State::Stopping | State::Stopped => return,
+        }
+        self.state = State::Stopping;
+        self.sample_at = None;
+        self.decohere_at = None;
+        self.look_at = None;
+        self.attention = true;
+        self.refuse_all(Refusal::Closed);
+        for index in 0..self.slots.len() as u32 {
+            self.stop(now, index);
+        }
+        self.notice_end();
+    }
+
+    /// The driver is gone: nothing will be closed or delivered any more. What comes back later is ignored.
+    pub fn abandon(&mut self) {
+        self.refuse_all(Refusal::Closed);
+        self.state = State::Stopped;
+        for index in 0..self.slots.len() as u32 {
+            self.vacate(index);
+        }
+        self.actions.clear();
+    }
+
+    fn is_closed(&self) -> bool {
+        match self.state {
+            State::Starting | State::Running | State::Failed => false,
+            State::Stopping | State::Stopped => true,
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.actions.push_back(action);
+        self.attention = true;
+    }
+
+    /// Something is due at `at`: the driver must be up by then.
+    fn due(&mut self, at: Instant) {
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.attention = true;
+        }
+    }
+
+    fn notice_end(&mut self) {
+        if self.state == State::Stopping && self.counts.total() + self.draining.total() == 0 {
+            self.state = State::Stopped;
+            self.attention = true;
+        }
+    }
+
+    /// Every known backend is dead, or there is none to hope for.
+    fn fail(&mut self) {
+        self.state = State::Failed;
+        self.stale_plan = true;
+        self.attention = true;
+        self.refuse_all(Refusal::Failed { dead: self.backends.dead(), known: self.backends.known() });
+    }
+
+    fn fail_if_all_dead(&mut self) {
+        match self.state {
+            State::Starting | State::Running if self.backends.all_dead() => self.fail(),
+            State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
+        }
+    }
+
+    fn refuse_all(&mut self, refusal: Refusal) {
+        while let Some((waiter, _)) = self.waiters.serve_first() {
+            self.deliveries.push_back(Delivery::Refuse { waiter, refusal });
+        }
+    }
+}

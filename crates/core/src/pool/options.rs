@@ -1,0 +1,148 @@
+//! What a pool can be told, and what it refuses to be told.
+
+use crate::pick::Pick;
+use crate::recovery::Recovery;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// The options of a pool. Every field has a default; [`Options::validate`] refuses combinations that make no sense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Idle or connecting connections that the whole pool keeps beyond what is in use. Default 2.
+    pub spares: usize,
+    /// Most slots the whole pool ever has, those of removed backends that are still in use aside. Default 16.
+    pub maximum: usize,
+    /// More waiters than this are refused at once. Default none: the line is as long as callers make it.
+    pub max_waiters: Option<usize>,
+    /// Attempts, timeouts and delays of connecting. Default [`Recovery::default`].
+    pub recovery: Recovery,
+    /// A connection beyond `spares` is released after idling this long; `None` keeps it. Default 60 s.
+    pub max_idle: Option<Duration>,
+    /// A connection older than this is retired when it is not in use. Up to 20 % is taken off at its birth, so that
+    /// connections made together do not end together. Default 30 min.
+    pub max_lifetime: Option<Duration>,
+    /// A connection is retired after so many claims. Default none.
+    pub max_uses: Option<u64>,
+    /// An idle connection is checked each time it has idled this long. Default off.
+    pub check_after: Option<Duration>,
+    /// How long a check, or an orderly close, may take. Default 3 s.
+    pub check_timeout: Duration,
+    /// Which idle connection a claim gets. Default [`Pick::LeastLoaded`].
+    pub pick: Pick,
+    /// Connects under way to one backend at a time. Default 4.
+    pub connecting_per_backend: usize,
+    /// How often the preference order is disturbed, so that many clients do not drift onto the same backends. Default 60 s.
+    pub decoherence: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            spares: 2,
+            maximum: 16,
+            max_waiters: None,
+            recovery: Recovery::default(),
+            max_idle: Some(Duration::from_secs(60)),
+            max_lifetime: Some(Duration::from_secs(30 * 60)),
+            max_uses: None,
+            check_after: None,
+            check_timeout: Duration::from_secs(3),
+            pick: Pick::default(),
+            connecting_per_backend: 4,
+            decoherence: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what makes no sense, naming the option. Nothing is corrected silently.
+    ///
+    /// # Errors
+    /// The first option that is out of bounds.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        size(self.spares, self.maximum)?;
+        above_zero("max_idle", self.max_idle)?;
+        above_zero("max_lifetime", self.max_lifetime)?;
+        above_zero("check_after", self.check_after)?;
+        above_zero("check_timeout", Some(self.check_timeout))?;
+        above_zero("decoherence", Some(self.decoherence))?;
+        if self.max_uses == Some(0) {
+            return Err(OptionsError::new("max_uses", "must be at least 1"));
+        }
+        if self.connecting_per_backend == 0 {
+            return Err(OptionsError::new("connecting_per_backend", "must be at least 1"));
+        }
+        self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))
+    }
+}
+
+/// Refuses sizes that make no sense; also asked when a pool is resized.
+pub(crate) fn size(spares: usize, maximum: usize) -> Result<(), OptionsError> {
+    if maximum == 0 {
+        return Err(OptionsError::new("maximum", "must be at least 1"));
+    }
+    if u32::try_from(maximum).is_err() {
+        return Err(OptionsError::new("maximum", format!("must be at most {}, not {maximum}", u32::MAX)));
+    }
+    if spares > maximum {
+        return Err(OptionsError::new("spares", format!("must not be above maximum ({spares} > {maximum})")));
+    }
+    Ok(())
+}
+
+fn above_zero(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
+    match value {
+        Some(Duration::ZERO) => Err(OptionsError::new(option, "must be above zero")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// An option that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionsError {
+    option: &'static str,
+    problem: String,
+}
+
+impl OptionsError {
+    /// Says that `option` has a `problem`; for drivers with options of their own.
+    pub fn new(option: &'static str, problem: impl Into<String>) -> OptionsError {
+        OptionsError { option, problem: problem.into() }
+    }
+
+    /// The name of the option.
+    pub fn option(&self) -> &'static str {
+        self.option
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.option, self.problem)
+    }
+}
+
+impl Error for OptionsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recovery::Policy;
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        let said = |options: Options| options.validate().unwrap_err().to_string();
+        let sane = Options::default;
+        assert!(sane().validate().is_ok());
+        assert_eq!(said(Options { maximum: 0, spares: 0, ..sane() }), "maximum must be at least 1");
+        assert_eq!(said(Options { spares: 17, ..sane() }), "spares must not be above maximum (17 > 16)");
+        assert_eq!(said(Options { max_uses: Some(0), ..sane() }), "max_uses must be at least 1");
+        assert_eq!(said(Options { check_timeout: Duration::ZERO, ..sane() }), "check_timeout must be above zero");
+        assert_eq!(said(Options { max_idle: Some(Duration::ZERO), ..sane() }), "max_idle must be above zero");
+        assert_eq!(said(Options { connecting_per_backend: 0, ..sane() }), "connecting_per_backend must be at least 1");
+        let slow = Policy::default().delay(Duration::from_secs(20));
+        let recovery = Recovery::from(slow);
+        assert_eq!(said(Options { recovery, ..sane() }), "recovery default policy: max_delay must not be below delay");
+    }
+}

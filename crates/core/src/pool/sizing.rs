@@ -1,0 +1,197 @@
+//! How many connections, and to whom: the target, the floor under it, and carrying out the plan.
+
+use super::{Machine, OptionsError, State as PoolState, options};
+use crate::filter::LowPass;
+use crate::idle;
+use crate::plan::{Have, Spread, plan};
+use crate::slot::{Phase, SlotRef, State, Then};
+use std::time::Instant;
+
+impl Machine {
+    /// Changes how many connections are kept and how many there may be. Lent ones above a new maximum are closed as they
+    /// come back.
+    ///
+    /// # Errors
+    /// When the sizes make no sense; nothing is changed then.
+    pub fn resize(&mut self, now: Instant, spares: usize, maximum: usize) -> Result<(), OptionsError> {
+        options::size(spares, maximum)?;
+        self.options.spares = spares;
+        self.options.maximum = maximum;
+        self.plan_soon();
+        self.note_load(now);
+        Ok(())
+    }
+
+    /// How many slots the present load asks for.
+    pub fn target(&self) -> usize {
+        let load = self.counts.of(Phase::Busy) + self.waiters.len() + self.options.spares;
+        // A failed pool refuses claims, so no load would ever make it try again.
+        let least = usize::from(self.state == PoolState::Failed);
+        load.max(least).min(self.options.maximum)
+    }
+
+    /// How many slots are wanted: the target, or what the recent load still argues for.
+    pub fn wanted(&self) -> usize {
+        self.target().max(self.filter.floor()).min(self.options.maximum)
+    }
+
+    /// The load may have changed: if it outgrew the plan there must be a new one, and it must be sampled again. Constant
+    /// time, on the path of every claim.
+    pub(super) fn note_load(&mut self, now: Instant) {
+        if self.target() > self.planned && !self.stale_plan && !self.is_closed() {
+            self.plan_soon();
+        }
+        if self.sample_at.is_none() && !self.is_closed() {
+            let at = now + LowPass::INTERVAL;
+            self.sample_at = Some(at);
+            self.due(at);
+        }
+    }
+
+    pub(super) fn take_sample(&mut self, now: Instant) {
+        if self.sample_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.filter.sample((self.counts.of(Phase::Busy) + self.options.spares) as u32);
+        // Once the whole window is the present load, further samples would change nothing.
+        self.sample_at = (!self.filter.is_settled()).then_some(now + LowPass::INTERVAL);
+        if self.wanted() != self.planned {
+            self.stale_plan = true;
+        }
+    }
+
+    /// Makes the plan and carries it out. Linear in backends and the slots that change.
+    pub(super) fn replan(&mut self, now: Instant) {
+        self.stale_plan = false;
+        if self.is_closed() {
+            return;
+        }
+        self.planned = self.wanted();
+        self.look_at = None;
+        for slot in std::mem::take(&mut self.unwanted) {
+            self.set_unwanted(slot, false);
+        }
+        let any_trusted = self.backends.any_trusted();
+        let order = self.backends.order().to_vec();
+        let have: Vec<Have> = order.iter().map(|&index| self.have(index, any_trusted)).collect();
+        let plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
+        let removals: Vec<(usize, usize)> = plan.removals(&have).collect();
+        let additions: Vec<u32> = plan.additions(&have).map(|place| order[place]).collect();
+
+        let mut surplus = Surplus::default();
+        for (place, many) in removals {
+            self.shed(now, order[place], many, &mut surplus);
+        }
+        let additions = self.without_resting(now, additions);
+        let room = self.options.maximum.saturating_sub(self.counts.total());
+        let above = self.counts.total().saturating_sub(self.options.maximum);
+        self.make_room(now, above + additions.len().saturating_sub(room), surplus);
+        for backend in additions.into_iter().take(room) {
+            self.add_slot(now, backend);
+        }
+        // What was closed here asks for a plan of its own when it has ended.
+        self.stale_plan = false;
+    }
+
+    fn have(&self, index: u32, any_trusted: bool) -> Have {
+        let record = self.backends.get(index);
+        let mut slots = record.counts.total();
+        if record.counts.of(Phase::Closing) > 0 {
+            let leaving =
+                |&&slot: &&u32| matches!(self.slots[slot as usize].state, State::Closing { then: Then::Gone });
+            slots -= record.slots.iter().filter(leaving).count();
+        }
+        let dead = record.health.is_dead() || (any_trusted && record.health.is_doubted());
+        Have { slots, dead }
+    }
+
+    /// Takes slots from a backend. What is not connected stops at once; idle connections have their time to idle out, and
+    /// what is lent is left alone, unless the room is needed.
+    fn shed(&mut self, now: Instant, backend: u32, mut many: usize, surplus: &mut Surplus) {
+        for phase in [Phase::Held, Phase::Backoff, Phase::Connecting] {
+            if many == 0 || self.backends.get(backend).counts.of(phase) == 0 {
+                continue;
+            }
+            for index in self.backends.get(backend).slots.clone() {
+                if many > 0 && self.slots[index as usize].state.phase() == Some(phase) {
+                    self.stop(now, index);
+                    many -= 1;
+                }
+            }
+        }
+        let idle: Vec<u32> = self.picker.idle_of(backend).take(many).collect();
+        many -= idle.len();
+        for index in idle {
+            if self.idled_out(now, index) {
+                self.close_slot(now, index);
+            } else {
+                surplus.idle.push(index);
+            }
+        }
+        if many > 0 {
+            let slots = self.backends.get(backend).slots.iter();
+            let busy = slots.filter(|&&index| matches!(self.slots[index as usize].state, State::Busy { .. }));
+            surplus.busy.extend(busy.take(many).map(|&index| self.slot_ref(index)));
+        }
+    }
+
+    /// The detector's look at a surplus idle connection.
+    fn idled_out(&mut self, now: Instant, index: u32) -> bool {
+        let Some(max_idle) = self.options.max_idle else { return false };
+        let State::Idle { last_used, idleness, .. } = &mut self.slots[index as usize].state else { return false };
+        // Marked and due may fall into one look: the connection has been idle since its last use, not since the mark.
+        idleness.look(now, Some(*last_used), max_idle);
+        idleness.look(now, Some(*last_used), max_idle);
+        idleness.release()
+    }
+
+    /// Closes surplus connections for which something better is waiting; lent ones when they come back.
+    fn make_room(&mut self, now: Instant, short: usize, surplus: Surplus) {
+        let now_closed = surplus.idle.len().min(short);
+        for &index in &surplus.idle[..now_closed] {
+            self.close_slot(now, index);
+        }
+        for &slot in surplus.busy.iter().take(short - now_closed) {
+            self.set_unwanted(slot, true);
+            self.unwanted.push(slot);
+        }
+        if surplus.idle.len() > now_closed
+            && let Some(max_idle) = self.options.max_idle
+        {
+            self.look_again(now + idle::interval(max_idle));
+        }
+    }
+
+    /// Leaves out backends that work but refuse further connections, and sees to it that they are asked again.
+    fn without_resting(&mut self, now: Instant, additions: Vec<u32>) -> Vec<u32> {
+        let (resting, awake): (Vec<u32>, Vec<u32>) =
+            additions.into_iter().partition(|&index| self.backends.get(index).health.is_resting(now));
+        for backend in resting {
+            if let Some(until) = self.backends.get(backend).health.rests_until() {
+                self.look_again(until);
+            }
+        }
+        awake
+    }
+
+    fn look_again(&mut self, at: Instant) {
+        let at = self.look_at.map_or(at, |earlier| earlier.min(at));
+        self.look_at = Some(at);
+        self.due(at);
+    }
+
+    fn set_unwanted(&mut self, slot: SlotRef, value: bool) {
+        if self.is_current(slot)
+            && let State::Busy { unwanted, .. } = &mut self.slots[slot.index()].state
+        {
+            *unwanted = value;
+        }
+    }
+}
+
+/// Connections beyond the plan, those of the least preferred backends first.
+#[derive(Default)]
+struct Surplus {
+    idle: Vec<u32>,
+    busy: Vec<SlotRef>,
+}

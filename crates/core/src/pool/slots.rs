@@ -1,0 +1,373 @@
+//! What slots go through: dialling in turn, failing, dying, being checked, closing.
+
+use super::backends::Health;
+use super::{Action, Machine};
+use crate::recovery::Tries;
+use crate::slot::{Life, Phase, SETTLED_AFTER, Slot, SlotRef, State, Then};
+use std::time::{Duration, Instant};
+
+/// Up to this share is taken off a connection's lifetime when it is born.
+const LIFETIME_SPREAD: f64 = 0.2;
+
+impl Machine {
+    /// Whether the slot is still in the stay it was named in. A driver asks before it brings a result.
+    pub fn is_current(&self, slot: SlotRef) -> bool {
+        self.slots.get(slot.index()).is_some_and(|found| found.epoch == slot.epoch)
+    }
+
+    /// What the connection of a lent slot has behind it.
+    pub fn life(&self, slot: SlotRef) -> Option<Life> {
+        match self.current(slot)?.state {
+            State::Busy { life, .. } | State::Idle { life, .. } | State::Checking { life, .. } => Some(life),
+            State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Closing { .. } => None,
+        }
+    }
+
+    /// The connect that was asked for has succeeded.
+    pub fn handle_connected(&mut self, now: Instant, slot: SlotRef) {
+        let Some(State::Connecting { .. }) = self.current(slot).map(|found| &found.state) else { return };
+        let index = slot.index;
+        let backend = self.slots[slot.index()].backend;
+        self.trust(backend);
+        let expires = self
+            .options
+            .max_lifetime
+            .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
+        self.offer(now, index, Life { born: now, expires, uses: 0 });
+        self.give_turns(now, backend);
+    }
+
+    /// The connect that was asked for has failed.
+    pub fn handle_connect_failed(&mut self, now: Instant, slot: SlotRef) {
+        let Some(State::Connecting { tries, .. }) = self.current(slot).map(|found| found.state.clone()) else { return };
+        let then = self.consume_attempt(now, slot.index, tries);
+        self.follow(now, slot.index, then);
+    }
+
+    /// The check that was asked for is over. A connection that did not pass has been dropped.
+    pub fn handle_checked(&mut self, now: Instant, slot: SlotRef, passed: bool) {
+        let Some(State::Checking { life, last_used }) = self.current(slot).map(|found| found.state.clone()) else {
+            return;
+        };
+        if passed {
+            self.take_back(now, slot.index, life, last_used);
+        } else {
+            let then = self.blame(now, slot.index);
+            self.follow(now, slot.index, then);
+        }
+    }
+
+    /// An idle connection has ended by itself; it is for the driver to drop. Ignored if it is not idle any more.
+    pub fn handle_ended(&mut self, now: Instant, slot: SlotRef) {
+        let Some(State::Idle { life, .. }) = self.current(slot).map(|found| found.state.clone()) else { return };
+        let then = self.after_end(now, slot.index, life);
+        let slot = self.enter(slot.index, State::Closing { then });
+        self.act(Action::Close { slot, goodbye: false });
+    }
+
+    /// What was to be closed or cut short has really ended.
+    pub fn handle_closed(&mut self, now: Instant, slot: SlotRef) {
+        let Some(State::Closing { then }) = self.current(slot).map(|found| found.state.clone()) else { return };
+        self.follow(now, slot.index, then);
+    }
+
+    pub(super) fn current(&self, slot: SlotRef) -> Option<&Slot> {
+        self.slots.get(slot.index()).filter(|found| found.epoch == slot.epoch)
+    }
+
+    pub(super) fn slot_ref(&self, index: u32) -> SlotRef {
+        SlotRef { index, epoch: self.slots[index as usize].epoch }
+    }
+
+    /// Adds a slot to a backend and dials, if it is its turn.
+    pub(super) fn add_slot(&mut self, now: Instant, backend: u32) {
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { epoch: 0, backend, standing: 0, state: State::Gone });
+            (self.slots.len() - 1) as u32
+        });
+        let record = self.backends.get_mut(backend);
+        let slot = &mut self.slots[index as usize];
+        slot.backend = backend;
+        slot.standing = record.slots.len() as u32;
+        record.slots.push(index);
+        let tries = Tries::new(self.options.recovery.for_connect(record.health.has_worked()));
+        self.dial(now, index, tries);
+    }
+
+    /// Moves a slot to another state. The only place where counts change.
+    pub(super) fn enter(&mut self, index: u32, state: State) -> SlotRef {
+        let slot = &mut self.slots[index as usize];
+        let record = self.backends.get_mut(slot.backend);
+        let pool_counts = if record.health.is_removed() { &mut self.draining } else { &mut self.counts };
+        if let Some(before) = slot.state.phase() {
+            record.counts.leave(before);
+            pool_counts.leave(before);
+            if before == Phase::Idle {
+                self.picker.remove(index);
+            }
+        }
+        if let Some(after) = state.phase() {
+            record.counts.enter(after);
+            pool_counts.enter(after);
+        }
+        slot.state = state;
+        slot.epoch += 1;
+        SlotRef { index, epoch: slot.epoch }
+    }
+
+    /// The slot is no more.
+    pub(super) fn vacate(&mut self, index: u32) {
+        if matches!(self.slots[index as usize].state, State::Gone) {
+            return;
+        }
+        let was_held = matches!(self.slots[index as usize].state, State::Held { .. });
+        self.enter(index, State::Gone);
+        let Slot { backend, standing, .. } = self.slots[index as usize];
+        let record = self.backends.get_mut(backend);
+        if was_held {
+            record.held.retain(|&held| held != index);
+        }
+        record.slots.swap_remove(standing as usize);
+        if let Some(&moved) = record.slots.get(standing as usize) {
+            self.slots[moved as usize].standing = standing;
+        }
+        self.free_slots.push(index);
+        self.backends.forget_if_empty(backend);
+        self.notice_end();
+    }
+
+    /// Ends a slot that is not wanted, as soon as that can be: a lent one when it comes back.
+    pub(super) fn stop(&mut self, now: Instant, index: u32) {
+        let slot = self.slot_ref(index);
+        match &mut self.slots[index as usize].state {
+            State::Gone => {}
+            State::Held { .. } | State::Backoff { .. } => self.vacate(index),
+            State::Connecting { .. } | State::Checking { .. } => self.cut_short(slot, Then::Gone, None),
+            State::Idle { .. } => self.close_slot(now, index),
+            State::Busy { unwanted, .. } => *unwanted = true,
+            State::Closing { then } => *then = Then::Gone,
+        }
+    }
+
+    /// Says goodbye to a connection that is in the driver's hands.
+    pub(super) fn close_slot(&mut self, now: Instant, index: u32) {
+        let deadline = now + self.options.check_timeout;
+        let slot = self.enter(index, State::Closing { then: Then::Gone });
+        self.set_timer(deadline, slot);
+        self.act(Action::Close { slot, goodbye: true });
+        self.stale_plan = true;
+    }
+
+    /// A fresh attempt, failed.
+    pub(super) fn blame(&mut self, now: Instant, index: u32) -> Then {
+        let record = self.backends.get(self.slots[index as usize].backend);
+        let tries = Tries::new(self.options.recovery.for_connect(record.health.has_worked()));
+        self.consume_attempt(now, index, tries)
+    }
+
+    /// What follows when a connection ended by itself: nothing special, unless it lived so short that reconnecting at once
+    /// would be a tight loop.
+    pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
+        let policy = self.options.recovery.for_connect(true);
+        if now.saturating_duration_since(life.born) < policy.shortest_life() {
+            self.blame(now, index)
+        } else {
+            Then::Gone
+        }
+    }
+
+    /// Leaves a state in which nothing is open or under way.
+    pub(super) fn follow(&mut self, now: Instant, index: u32, then: Then) {
+        let backend = self.slots[index as usize].backend;
+        let over = self.is_closed() || self.backends.get(backend).health.is_removed();
+        match then {
+            Then::Retry { tries, until } if !over => {
+                if until <= now {
+                    self.dial(now, index, tries);
+                } else {
+                    let slot = self.enter(index, State::Backoff { tries });
+                    self.set_timer(until, slot);
+                }
+                self.give_turns(now, backend);
+            }
+            Then::Retry { .. } | Then::Gone => {
+                self.vacate(index);
+                if !over {
+                    self.plan_soon();
+                    self.give_turns(now, backend);
+                }
+            }
+        }
+    }
+
+    /// An attempt failed: says what follows for the slot, and what it means for the backend.
+    fn consume_attempt(&mut self, now: Instant, index: u32, mut tries: Tries) -> Then {
+        let Slot { backend, ref state, .. } = self.slots[index as usize];
+        let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
+        let record = self.backends.get_mut(backend);
+        let others_work = record.counts.working() > itself;
+        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        match record.health {
+            Health::Removed => Then::Gone,
+            Health::Dead { .. } => {
+                let until = now + policy.watch_delay(&mut self.random);
+                Then::Retry { tries: Tries::watching(policy), until }
+            }
+            Health::Unproven { .. } | Health::Proven { .. } => match tries.fail(policy, &mut self.random) {
+                Some(delay) => {
+                    if !others_work && record.health.doubt() {
+                        self.plan_soon();
+                    }
+                    Then::Retry { tries, until: now + delay }
+                }
+                None if others_work => {
+                    // It works, but it will not have more of us: leave it alone for a while.
+                    let until = now + policy.watch_delay(&mut self.random);
+                    record.health = Health::Proven { doubted: false, rests_until: Some(until) };
+                    Then::Gone
+                }
+                None => {
+                    let until = now + policy.watch_delay(&mut self.random);
+                    let tries = Tries::watching(policy);
+                    self.bury(backend);
+                    Then::Retry { tries, until }
+                }
+            },
+        }
+    }
+
+    /// Cuts short what is under way for a slot. It counts until the driver says that it has ended.
+    fn cut_short(&mut self, task: SlotRef, then: Then, timed_out: Option<Duration>) {
+        let slot = self.enter(task.index, State::Closing { then });
+        self.act(Action::Abandon { task, slot, timed_out });
+    }
+
+    fn dial(&mut self, now: Instant, index: u32, tries: Tries) {
+        let backend = self.slots[index as usize].backend;
+        // Out of its old phase first: it must not stand in its own way.
+        self.enter(index, State::Held { tries: tries.clone() });
+        let record = self.backends.get_mut(backend);
+        if !record.may_dial(self.options.connecting_per_backend) {
+            record.held.push_back(index);
+            return;
+        }
+        let address = record.backend.clone();
+        let nothing_works = record.counts.working() == 0;
+        let timeout = tries.timeout();
+        let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
+        self.set_timer(now + timeout, slot);
+        if nothing_works {
+            self.set_timer(now + timeout / 4, slot);
+        }
+        self.act(Action::Connect { slot, backend: address });
+    }
+
+    /// Lets held slots of a backend dial, as far as it is their turn.
+    fn give_turns(&mut self, now: Instant, backend: u32) {
+        loop {
+            let record = self.backends.get_mut(backend);
+            if !record.may_dial(self.options.connecting_per_backend) {
+                return;
+            }
+            let Some(index) = record.held.pop_front() else { return };
+            let slot = &self.slots[index as usize];
+            if slot.backend == backend
+                && let State::Held { tries } = &slot.state
+            {
+                let tries = tries.clone();
+                self.dial(now, index, tries);
+            }
+        }
+    }
+
+    pub(super) fn set_timer(&mut self, at: Instant, slot: SlotRef) {
+        let slots = &self.slots;
+        let alive = slots.len() - self.free_slots.len();
+        self.timers.set(at, slot, alive, |slot| slots[slot.index()].epoch == slot.epoch);
+        self.due(at);
+    }
+
+    pub(super) fn run_slot_timers(&mut self, now: Instant) {
+        while let Some(slot) = self.timers.pop_due(now) {
+            let Some(found) = self.current(slot) else { continue };
+            match found.state.clone() {
+                State::Connecting { tries, deadline } if deadline <= now => {
+                    let timeout = tries.timeout();
+                    let then = self.consume_attempt(now, slot.index, tries);
+                    self.cut_short(slot, then, Some(timeout));
+                }
+                State::Connecting { .. } => self.doubt(found.backend),
+                State::Backoff { tries } => self.dial(now, slot.index, tries),
+                State::Idle { life, looked_at, .. } => self.look_at_idle(now, slot, life, looked_at),
+                State::Checking { .. } => {
+                    let then = self.blame(now, slot.index);
+                    self.cut_short(slot, then, Some(self.options.check_timeout));
+                }
+                State::Closing { .. } => {
+                    let timed_out = Some(self.options.check_timeout);
+                    self.act(Action::Abandon { task: slot, slot, timed_out });
+                }
+                State::Gone | State::Held { .. } | State::Busy { .. } => {}
+            }
+        }
+    }
+
+    fn doubt(&mut self, backend: u32) {
+        let record = self.backends.get_mut(backend);
+        if record.counts.working() == 0 && record.health.doubt() {
+            self.plan_soon();
+        }
+    }
+
+    /// An idle connection may be too old, or due for a check.
+    fn look_at_idle(&mut self, now: Instant, slot: SlotRef, life: Life, looked_at: Instant) {
+        if life.expires.is_some_and(|expires| expires <= now) {
+            self.close_slot(now, slot.index);
+        } else if self.options.check_after.is_some_and(|after| looked_at + after <= now) {
+            let State::Idle { last_used, .. } = self.slots[slot.index()].state else { return };
+            let deadline = now + self.options.check_timeout;
+            let slot = self.enter(slot.index, State::Checking { life, last_used });
+            self.set_timer(deadline, slot);
+            self.act(Action::Check { slot });
+        }
+    }
+
+    pub(super) fn settles_at(&self, index: u32) -> Instant {
+        match self.slots[index as usize].state {
+            State::Idle { looked_at, .. } => looked_at + SETTLED_AFTER,
+            State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Busy { .. }
+            | State::Checking { .. }
+            | State::Closing { .. } => unreachable!("only idle slots settle"),
+        }
+    }
+
+    /// Connections that have idled for a moment are worth watching and timing.
+    pub(super) fn settle_idle(&mut self, now: Instant) {
+        while let Some(index) = self.picker.first_unsettled() {
+            if self.settles_at(index) > now {
+                return;
+            }
+            self.picker.settle_first();
+            self.attend_idle(index);
+        }
+    }
+
+    /// Watches and times an idle connection.
+    pub(super) fn attend_idle(&mut self, index: u32) {
+        let State::Idle { life, looked_at, .. } = self.slots[index as usize].state else { return };
+        let slot = self.slot_ref(index);
+        self.act(Action::Watch { slot });
+        let check_at = self.options.check_after.map(|after| looked_at + after);
+        for at in [life.expires, check_at].into_iter().flatten() {
+            self.set_timer(at, slot);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A copy of a pool's state for people: its figures agree, because they were taken together.
+
+use super::backends::{Health, Record};
+use super::{Machine, State};
+use crate::backend::Backend;
+use crate::slot::Counts;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pool at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Where it is in its life.
+    pub state: State,
+    /// Spares in force.
+    pub spares: usize,
+    /// Maximum in force.
+    pub maximum: usize,
+    /// Slots the present load asks for.
+    pub target: usize,
+    /// Slots of known backends by phase.
+    pub counts: Counts,
+    /// Slots of removed backends by phase: what still drains.
+    pub draining: Counts,
+    /// Callers in line.
+    pub waiting: usize,
+    /// How many backends are dead.
+    pub dead: usize,
+    /// How many backends are known.
+    pub known: usize,
+    /// Each backend, most preferred first, then the removed ones that still drain.
+    pub backends: Vec<BackendSnapshot>,
+}
+
+/// A backend at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BackendSnapshot {
+    /// Who it is.
+    pub backend: Arc<Backend>,
+    /// What is believed of it.
+    pub state: BackendState,
+    /// Its slots by phase.
+    pub counts: Counts,
+    /// How long uses have taken lately, if there were any.
+    pub typical_use: Option<Duration>,
+}
+
+/// What is believed of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BackendState {
+    /// Not connected to yet.
+    Unproven,
+    /// Has worked and is not known not to.
+    Alive,
+    /// Nothing works at present and the last attempt failed or hangs.
+    Doubted,
+    /// Attempts ran out; one slot keeps trying.
+    Dead,
+    /// No longer resolved; drains.
+    Removed,
+}
+
+impl Machine {
+    /// Copies the state. Linear in backends.
+    pub fn snapshot(&self) -> Snapshot {
+        let known = self.backends.order().iter().map(|&index| (index, self.backends.get(index)));
+        let removed = self.backends.all().filter(|(_, record)| record.health.is_removed());
+        Snapshot {
+            state: self.state,
+            spares: self.options.spares,
+            maximum: self.options.maximum,
+            target: self.target(),
+            counts: self.counts,
+            draining: self.draining,
+            waiting: self.waiters.len(),
+            dead: self.backends.dead(),
+            known: self.backends.known(),
+            backends: known.chain(removed).map(|(index, record)| self.describe(index, record)).collect(),
+        }
+    }
+
+    /// The counts alone: constant time.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Callers in line: constant time.
+    pub fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// How many backends are dead, of how many known: constant time.
+    pub fn dead_of_known(&self) -> (usize, usize) {
+        (self.backends.dead(), self.backends.known())
+    }
+
+    fn describe(&self, index: u32, record: &Record) -> BackendSnapshot {
+        let state = match record.health {
+            Health::Dead { .. } => BackendState::Dead,
+            Health::Removed => BackendState::Removed,
+            Health::Unproven { doubted: true } | Health::Proven { doubted: true, .. } => BackendState::Doubted,
+            Health::Unproven { doubted: false } => BackendState::Unproven,
+            Health::Proven { doubted: false, .. } => BackendState::Alive,
+        };
+        BackendSnapshot {
+            backend: Arc::clone(&record.backend),
+            state,
+            counts: record.counts,
+            typical_use: self.picker.typical_use(index),
+        }
+    }
+}

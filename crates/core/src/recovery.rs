@@ -1,0 +1,363 @@
+//! Recovery: how often, how patiently and how far apart something is tried again.
+//!
+//! A [`Policy`] is the rule for one kind of operation, a [`Recovery`] holds one per operation, and [`Tries`] is one
+//! walk through a policy. Timeout and delay double after each failure up to their caps; failure is declared right after
+//! the last attempt, without a closing delay.
+//!
+//! ```
+//! use carom_core::random::Random;
+//! use carom_core::recovery::{Policy, Tries};
+//! use std::time::Duration;
+//!
+//! let policy = Policy::default().attempts(2).delay(Duration::from_millis(50)).spread(0.0);
+//! let mut tries = Tries::new(&policy);
+//! assert_eq!(tries.fail(&policy, &mut Random::new(1)), Some(Duration::from_millis(50)));
+//! assert_eq!(tries.fail(&policy, &mut Random::new(1)), None); // attempts ran out
+//! ```
+
+use crate::random::Random;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// Where doubling stops when no cap is given, and the longest time any option may name.
+pub const DAY: Duration = Duration::from_secs(86_400);
+
+/// How one kind of operation is tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    attempts: u32,
+    timeout: Duration,
+    max_timeout: Option<Duration>,
+    delay: Duration,
+    max_delay: Option<Duration>,
+    spread: f64,
+}
+
+/// 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2.
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            attempts: 3,
+            timeout: Duration::from_secs(2),
+            max_timeout: Some(Duration::from_secs(8)),
+            delay: Duration::from_millis(100),
+            max_delay: Some(Duration::from_secs(10)),
+            spread: 0.2,
+        }
+    }
+}
+
+impl Policy {
+    /// Attempts in all, the first included; at least 1. Default 3.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Policy {
+        self.attempts = attempts;
+        self
+    }
+
+    /// How long the first attempt may take; doubles with each failure. Default 2 s.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Policy {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Where the doubling of `timeout` stops; `None` stops at a day. Default 8 s.
+    #[must_use]
+    pub fn max_timeout(mut self, max_timeout: impl Into<Option<Duration>>) -> Policy {
+        self.max_timeout = max_timeout.into();
+        self
+    }
+
+    /// How long to wait after the first failure; doubles with each further one. Default 100 ms.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Policy {
+        self.delay = delay;
+        self
+    }
+
+    /// Where the doubling of `delay` stops, and how far apart a dead backend is tried; `None` stops at a day. Default 10 s.
+    #[must_use]
+    pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {
+        self.max_delay = max_delay.into();
+        self
+    }
+
+    /// The share of each delay that is left to chance, 0 to 1: 0.2 means 90 % to 110 %, 0 means exactly. Default 0.2.
+    #[must_use]
+    pub fn spread(mut self, spread: f64) -> Policy {
+        self.spread = spread;
+        self
+    }
+
+    /// Refuses what makes no sense, naming the field.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn validate(&self) -> Result<(), PolicyError> {
+        let refuse = |field, problem| Err(PolicyError { field, problem });
+        if self.attempts == 0 {
+            return refuse("attempts", "must be at least 1");
+        }
+        if self.timeout.is_zero() {
+            return refuse("timeout", "must be above zero");
+        }
+        if self.timeout > DAY {
+            return refuse("timeout", "must be at most a day");
+        }
+        if self.delay > DAY {
+            return refuse("delay", "must be at most a day");
+        }
+        if self.max_timeout.is_some_and(|cap| cap < self.timeout) {
+            return refuse("max_timeout", "must not be below timeout");
+        }
+        if self.max_delay.is_some_and(|cap| cap < self.delay) {
+            return refuse("max_delay", "must not be below delay");
+        }
+        if !(0.0..=1.0).contains(&self.spread) {
+            return refuse("spread", "must be between 0 and 1");
+        }
+        Ok(())
+    }
+
+    /// How long a connection must live not to count as a failed attempt.
+    pub fn shortest_life(&self) -> Duration {
+        self.delay
+    }
+
+    /// The timeout of an attempt on something already given up, which is tried for as long as it is wanted.
+    pub fn watch_timeout(&self) -> Duration {
+        self.max_timeout.unwrap_or_else(|| self.doubled_out(self.timeout))
+    }
+
+    /// The delay between attempts on something already given up, left to chance by `spread`.
+    pub fn watch_delay(&self, random: &mut Random) -> Duration {
+        let delay = self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay));
+        random.around(delay, self.spread)
+    }
+
+    fn doubled_out(&self, base: Duration) -> Duration {
+        base.saturating_mul(1u32.checked_shl(self.attempts).unwrap_or(u32::MAX)).min(DAY)
+    }
+}
+
+/// A policy field that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    field: &'static str,
+    problem: &'static str,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.field, self.problem)
+    }
+}
+
+impl Error for PolicyError {}
+
+/// Policies by operation. Whatever is not given follows `default`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recovery {
+    default: Policy,
+    connect: Option<Policy>,
+    initial: Option<Policy>,
+    dns: Option<Policy>,
+    dns_srv: Option<Policy>,
+}
+
+/// Every operation follows the one policy.
+impl From<Policy> for Recovery {
+    fn from(default: Policy) -> Recovery {
+        Recovery { default, ..Recovery::default() }
+    }
+}
+
+impl Recovery {
+    /// For every operation without a policy of its own.
+    #[must_use]
+    pub fn default_policy(mut self, policy: Policy) -> Recovery {
+        self.default = policy;
+        self
+    }
+
+    /// For connecting to a backend that has worked before.
+    #[must_use]
+    pub fn connect(mut self, policy: Policy) -> Recovery {
+        self.connect = Some(policy);
+        self
+    }
+
+    /// For connecting to a backend that has not worked yet; follows `connect` when not given.
+    #[must_use]
+    pub fn initial(mut self, policy: Policy) -> Recovery {
+        self.initial = Some(policy);
+        self
+    }
+
+    /// For DNS questions.
+    #[must_use]
+    pub fn dns(mut self, policy: Policy) -> Recovery {
+        self.dns = Some(policy);
+        self
+    }
+
+    /// For DNS questions for SRV records; follows `dns` when not given.
+    #[must_use]
+    pub fn dns_srv(mut self, policy: Policy) -> Recovery {
+        self.dns_srv = Some(policy);
+        self
+    }
+
+    /// The policy for connecting to a backend, which has `worked` before or not.
+    pub fn for_connect(&self, worked: bool) -> &Policy {
+        let later = self.connect.as_ref().unwrap_or(&self.default);
+        if worked { later } else { self.initial.as_ref().unwrap_or(later) }
+    }
+
+    /// The policy for DNS questions, for SRV records or others.
+    pub fn for_dns(&self, srv: bool) -> &Policy {
+        let plain = self.dns.as_ref().unwrap_or(&self.default);
+        if srv { self.dns_srv.as_ref().unwrap_or(plain) } else { plain }
+    }
+
+    /// Refuses what makes no sense, naming operation and field.
+    ///
+    /// # Errors
+    /// The first policy that is out of bounds.
+    pub fn validate(&self) -> Result<(), RecoveryError> {
+        let given = [
+            ("default", Some(&self.default)),
+            ("connect", self.connect.as_ref()),
+            ("initial", self.initial.as_ref()),
+            ("dns", self.dns.as_ref()),
+            ("dns_srv", self.dns_srv.as_ref()),
+        ];
+        for (operation, policy) in given {
+            if let Some(Err(problem)) = policy.map(Policy::validate) {
+                return Err(RecoveryError { operation, problem });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An operation whose policy makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveryError {
+    operation: &'static str,
+    problem: PolicyError,
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} policy: {}", self.operation, self.problem)
+    }
+}
+
+impl Error for RecoveryError {}
+
+/// One walk through a policy: what is left of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tries {
+    left: u32,
+    timeout: Duration,
+    delay: Duration,
+}
+
+impl Tries {
+    /// All attempts still to be made.
+    pub fn new(policy: &Policy) -> Tries {
+        Tries { left: policy.attempts, timeout: policy.timeout, delay: policy.delay }
+    }
+
+    /// For something given up: one attempt at a time, with the longest timeout.
+    pub fn watching(policy: &Policy) -> Tries {
+        Tries { left: 1, timeout: policy.watch_timeout(), delay: policy.delay }
+    }
+
+    /// How long the attempt under way may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// An attempt failed: how long to wait before the next, or `None` when none is left.
+    pub fn fail(&mut self, policy: &Policy, random: &mut Random) -> Option<Duration> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return None;
+        }
+        let delay = random.around(self.delay, policy.spread);
+        self.timeout = self.timeout.saturating_mul(2).min(policy.max_timeout.unwrap_or(DAY));
+        self.delay = self.delay.saturating_mul(2).min(policy.max_delay.unwrap_or(DAY));
+        Some(delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn attempts_follow_the_documented_example() {
+        // 3 attempts, timeout 1000, delay 100, all timing out: at 0, 1100, 3300; declared failed at 7300.
+        let policy = Policy::default().timeout(ms(1000)).max_timeout(None).delay(ms(100)).max_delay(None).spread(0.0);
+        let (mut tries, mut random) = (Tries::new(&policy), Random::new(0));
+        let (mut at, mut starts) = (Duration::ZERO, Vec::new());
+        loop {
+            starts.push(at);
+            at += tries.timeout();
+            match tries.fail(&policy, &mut random) {
+                Some(delay) => at += delay,
+                None => break,
+            }
+        }
+        assert_eq!(starts, [ms(0), ms(1100), ms(3300)]);
+        assert_eq!(at, ms(7300));
+    }
+
+    #[test]
+    fn doubling_stops_at_the_caps() {
+        let policy = Policy::default().attempts(10).max_timeout(ms(5000)).max_delay(ms(300)).spread(0.0);
+        let (mut tries, mut random) = (Tries::new(&policy), Random::new(0));
+        let delays: Vec<_> = std::iter::from_fn(|| tries.fail(&policy, &mut random)).take(4).collect();
+        assert_eq!(delays, [ms(100), ms(200), ms(300), ms(300)]);
+        assert_eq!(tries.timeout(), ms(5000));
+    }
+
+    #[test]
+    fn without_caps_a_day_caps() {
+        let policy = Policy::default().attempts(60).max_timeout(None).max_delay(None).spread(0.0);
+        let (mut tries, mut random) = (Tries::new(&policy), Random::new(0));
+        let longest = std::iter::from_fn(|| tries.fail(&policy, &mut random)).max();
+        assert_eq!(longest, Some(DAY));
+        assert_eq!(policy.watch_timeout(), DAY);
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let said = |policy: Policy| Recovery::default().initial(policy).validate().unwrap_err().to_string();
+        assert_eq!(said(Policy::default().attempts(0)), "initial policy: attempts must be at least 1");
+        assert_eq!(said(Policy::default().timeout(Duration::ZERO)), "initial policy: timeout must be above zero");
+        assert_eq!(said(Policy::default().max_timeout(ms(1))), "initial policy: max_timeout must not be below timeout");
+        assert_eq!(said(Policy::default().max_delay(ms(1))), "initial policy: max_delay must not be below delay");
+        assert_eq!(said(Policy::default().spread(f64::NAN)), "initial policy: spread must be between 0 and 1");
+        assert_eq!(said(Policy::default().delay(DAY * 2)), "initial policy: delay must be at most a day");
+    }
+
+    #[test]
+    fn operations_fall_back_in_order() {
+        let (initial, connect) = (Policy::default().attempts(7), Policy::default().attempts(8));
+        let both = Recovery::default().initial(initial.clone()).connect(connect.clone());
+        assert_eq!((both.for_connect(false), both.for_connect(true)), (&initial, &connect));
+        let one = Recovery::default().connect(connect.clone());
+        assert_eq!(one.for_connect(false), &connect);
+        let dns = Recovery::default().dns(initial.clone());
+        assert_eq!((dns.for_dns(true), dns.for_dns(false)), (&initial, &initial));
+    }
+}

@@ -1,0 +1,188 @@
+//! A slot: a place bound to one backend, with or without a connection.
+//!
+//! The pool decides what a slot does next; this file says what it can be doing, and what each of these carries along.
+
+use crate::idle::Idleness;
+use crate::recovery::Tries;
+use std::time::{Duration, Instant};
+
+/// A slot in one particular stay in one state. It is stale as soon as the slot has moved on, so that an event that comes
+/// late (a connect that was given up, a watcher of an earlier idling) is told apart from one that still matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotRef {
+    pub(crate) index: u32,
+    pub(crate) epoch: u64,
+}
+
+impl SlotRef {
+    /// A small number, reused, for tables kept beside the machine.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// What a connection has behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub(crate) born: Instant,
+    pub(crate) expires: Option<Instant>,
+    pub(crate) uses: u64,
+}
+
+impl Life {
+    /// When it was connected.
+    pub fn born(&self) -> Instant {
+        self.born
+    }
+
+    /// How often it has been lent, the present time included.
+    pub fn uses(&self) -> u64 {
+        self.uses
+    }
+}
+
+/// What a slot is doing.
+///
+/// ```text
+///             its turn                connected
+///   Held -----------------> Connecting --------+--------> Idle <----------- released --------- Busy
+///    ^                      ^   |              |          |  ^ |                               ^ | |
+///    |  too many dial       |   | failed       |          |  | +----------- claimed -----------+ | |
+///    +---------- Backoff ---+   |              |    check |  | passed                            | |
+///                  ^            |              |    after v  |                                   | |
+///                  +------------+              |        Checking                                 | |
+///                  | attempts left             |              | failed, cut short                | |
+///                  +--------------------------------<---------+---------------- failed() --------+ |
+///                  |                           |                                                   |
+///   given up, unwanted, cut short              |           unwanted, retired, discarded, removed   |
+///                  +------> Closing <----------+---------------------------------------------------+
+///                              |
+///                              +--> Gone, or Backoff when an attempt was cut short
+/// ```
+///
+/// `Closing` lasts until the driver says that the connection, or the attempt to make one, has ended; until then the slot
+/// counts against the maximum.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// Nothing: the place in the table is free.
+    Gone,
+    /// Planned, but it is not its turn to dial.
+    Held { tries: Tries },
+    /// An attempt is under way.
+    Connecting { tries: Tries, deadline: Instant },
+    /// Waiting for the next attempt.
+    Backoff { tries: Tries },
+    /// Connected and unused. `looked_at` is when it was last used or checked.
+    Idle { life: Life, last_used: Instant, looked_at: Instant, idleness: Idleness },
+    /// Lent. An `unwanted` one is closed when it comes back.
+    Busy { life: Life, since: Instant, unwanted: bool },
+    /// Taken aside for a check.
+    Checking { life: Life, last_used: Instant },
+    /// Ending.
+    Closing { then: Then },
+}
+
+/// What follows when a slot's connection has ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Then {
+    Gone,
+    /// The next attempt, after a delay that began when the last one was cut short.
+    Retry {
+        tries: Tries,
+        until: Instant,
+    },
+}
+
+/// What a slot is doing, for people and for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Planned, but it is not its turn to dial.
+    Held,
+    /// An attempt to connect is under way.
+    Connecting,
+    /// Waiting for the next attempt.
+    Backoff,
+    /// Connected and unused.
+    Idle,
+    /// Lent.
+    Busy,
+    /// Being checked.
+    Checking,
+    /// Ending.
+    Closing,
+}
+
+impl Phase {
+    pub(crate) const COUNT: usize = 7;
+
+    /// Every phase.
+    pub const ALL: [Phase; Phase::COUNT] =
+        [Phase::Held, Phase::Connecting, Phase::Backoff, Phase::Idle, Phase::Busy, Phase::Checking, Phase::Closing];
+}
+
+impl State {
+    pub(crate) fn phase(&self) -> Option<Phase> {
+        match self {
+            State::Gone => None,
+            State::Held { .. } => Some(Phase::Held),
+            State::Connecting { .. } => Some(Phase::Connecting),
+            State::Backoff { .. } => Some(Phase::Backoff),
+            State::Idle { .. } => Some(Phase::Idle),
+            State::Busy { .. } => Some(Phase::Busy),
+            State::Checking { .. } => Some(Phase::Checking),
+            State::Closing { .. } => Some(Phase::Closing),
+        }
+    }
+}
+
+/// How many slots are in each phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    phases: [u32; Phase::COUNT],
+}
+
+impl Counts {
+    /// How many are in this phase.
+    pub fn of(&self, phase: Phase) -> usize {
+        self.phases[phase as usize] as usize
+    }
+
+    /// All of them.
+    pub fn total(&self) -> usize {
+        self.phases.iter().map(|count| *count as usize).sum()
+    }
+
+    /// Those with a connection that works as far as anyone knows.
+    pub fn working(&self) -> usize {
+        self.of(Phase::Idle) + self.of(Phase::Busy) + self.of(Phase::Checking)
+    }
+
+    /// Those on their way to a connection: held, connecting or backing off.
+    pub fn pending(&self) -> usize {
+        self.of(Phase::Held) + self.of(Phase::Connecting) + self.of(Phase::Backoff)
+    }
+
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        self.phases[phase as usize] += 1;
+    }
+
+    pub(crate) fn leave(&mut self, phase: Phase) {
+        self.phases[phase as usize] -= 1;
+    }
+}
+
+/// A slot and who it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) epoch: u64,
+    pub(crate) backend: u32,
+    /// Where it stands among its backend's slots.
+    pub(crate) standing: u32,
+    pub(crate) state: State,
+}
+
+/// The limit within which an idle connection is trusted without being asked.
+pub(crate) const TRUSTED_FOR: Duration = Duration::from_millis(500);
+
+/// How long a connection idles before its end is watched for, so that a busy pool pays nothing.
+pub(crate) const SETTLED_AFTER: Duration = Duration::from_millis(250);
