@@ -1,1 +1,58 @@
-//! x
+//! Connections to services that run on many nodes.
+//!
+//! A program that talks to such a service has to find the nodes, connect, spread its load, notice death, retry without
+//! storming, let go of what nobody uses, and say why when it fails. carom does that once, for every protocol.
+//!
+//! A [`Pool`] lends connections, one user at a time: HTTP/1, SQL, Redis, any stream.
+//!
+//! ```
+//! use carom::Pool;
+//! use carom::tcp::Tcp;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # use tokio::net::TcpListener;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! # let here = listener.local_addr()?;
+//! # tokio::spawn(async move {
+//! #     while let Ok((mut socket, _)) = listener.accept().await {
+//! #         tokio::spawn(async move { let (mut read, mut write) = socket.split(); tokio::io::copy(&mut read, &mut write).await });
+//! #     }
+//! # });
+//! # let nodes = [here];
+//! // `nodes` are the addresses of the service: one, or many.
+//! let pool = Pool::builder(Tcp::default()).backends(nodes).spares(2).maximum(8).build()?;
+//!
+//! let mut connection = pool.claim().await?; // waits its turn, at most 30 s; says why if it fails
+//! connection.write_all(b"hello").await?;
+//! let mut answer = [0; 5];
+//! connection.read_exact(&mut answer).await?;
+//! assert_eq!(&answer, b"hello");
+//! drop(connection); // goes back, to whoever waits first
+//! # Ok(()) }
+//! ```
+//!
+//! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
+//! this crate drives it on tokio.
+
+mod clock;
+pub mod connect;
+pub mod pool;
+pub mod resolver;
+pub mod tcp;
+
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
+#[cfg(not(feature = "shuttle"))]
+mod sync;
+#[cfg(feature = "shuttle")]
+#[path = "sync_shuttle.rs"]
+mod sync;
+
+pub use carom_core::backend::Backend;
+pub use carom_core::pick::Pick;
+pub use carom_core::recovery::{Policy, Recovery};
+pub use connect::{Connect, connect_fn};
+pub use pool::{BuildError, Claim, ClaimError, ClaimOptions, Pool};
+pub use resolver::Resolve;

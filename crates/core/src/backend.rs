@@ -80,6 +80,13 @@ impl Backend {
     }
 }
 
+/// Known by its address alone, as [`Backend::fixed`].
+impl From<SocketAddr> for Backend {
+    fn from(address: SocketAddr) -> Backend {
+        Backend::fixed(address)
+    }
+}
+
 impl PartialEq for Backend {
     fn eq(&self, other: &Backend) -> bool {
         self.identity() == other.identity()

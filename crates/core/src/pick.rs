@@ -1,8 +1,8 @@
 //! Pick: which idle connection a claim gets, in constant time.
 //!
-//! Idle slots are kept in two orders at once, over the whole pool and inside their backend, both from the least to the
-//! most recently used. [`Pick::LeastLoaded`] looks at two random backends and takes the less loaded one, which is nearly
-//! as good as looking at all of them and keeps many clients from choosing the same one.
+//! Idle slots are kept in order of use, for each backend or for the whole pool. [`Pick::LeastLoaded`] looks at two random
+//! backends and takes the less loaded one, which is nearly as good as looking at all of them and keeps many clients from
+//! choosing the same one.
 
 use crate::list::{Chain, Link, NONE};
 use crate::random::Random;
@@ -28,27 +28,46 @@ pub const FAILED_USE: Duration = Duration::from_secs(1);
 const HALF_LIFE_SECONDS: u64 = 10;
 
 /// Idle slots in order, and the load of the backends they belong to.
+///
+/// Slots that have just come to rest are unsettled: they may be lent again in a moment, so nothing is spent on them. They
+/// are dated by generation, not by the clock: one that is still there when two generations have begun has idled for at
+/// least one of them.
 #[derive(Debug)]
 pub(crate) struct Picker {
     pick: Pick,
-    everywhere: Chain,
-    everywhere_links: Vec<Link>,
-    backend_links: Vec<Link>,
-    owners: Vec<u32>,
-    backends: Vec<Load>,
-    /// Backends with an idle slot, in no order.
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    groups: Vec<Group>,
+    /// Groups with an idle slot, in no order.
     ready: Vec<u32>,
-    /// The least recently used of the slots that have not settled yet; all after it have not either.
-    unsettled: u32,
+    loads: Vec<Load>,
     /// Mean use over all backends: what one that has not been used yet is assumed to take.
     typical: Ewma,
+    generation: u32,
+    unsettled: usize,
 }
 
-#[derive(Clone, Debug)]
-struct Load {
+/// The generation of a slot that has settled.
+const SETTLED: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    backend: u32,
+    generation: u32,
+}
+
+/// Idle slots in one order, from the least to the most recently used: one group per backend, or one for the whole pool.
+#[derive(Clone, Copy, Debug)]
+struct Group {
     idle: Chain,
+    /// The first slot that has not settled; none after it has.
+    unsettled: u32,
     /// Where it stands in `ready`.
     standing: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Load {
     busy: u32,
     uses: Option<Ewma>,
     sampled: Instant,
@@ -58,131 +77,176 @@ impl Picker {
     pub(crate) fn new(pick: Pick) -> Picker {
         Picker {
             pick,
-            everywhere: Chain::default(),
-            everywhere_links: Vec::new(),
-            backend_links: Vec::new(),
-            owners: Vec::new(),
-            backends: Vec::new(),
+            nodes: Vec::new(),
+            links: Vec::new(),
+            groups: Vec::new(),
             ready: Vec::new(),
-            unsettled: NONE,
+            loads: Vec::new(),
             typical: Ewma::default(),
+            generation: 0,
+            unsettled: 0,
         }
     }
 
-    /// Makes room for a backend's load, forgetting whoever had this index before.
+    /// Makes room for a backend, forgetting the load of whoever had this index before.
     pub(crate) fn add_backend(&mut self, backend: u32, now: Instant) {
-        let load = Load { idle: Chain::default(), standing: NONE, busy: 0, uses: None, sampled: now };
-        match self.backends.get_mut(backend as usize) {
+        let load = Load { busy: 0, uses: None, sampled: now };
+        match self.loads.get_mut(backend as usize) {
             Some(place) => *place = load,
-            None => self.backends.push(load),
+            None => self.loads.push(load),
+        }
+        let groups = self.group_of(backend) as usize + 1;
+        if self.groups.len() < groups {
+            self.groups.resize(groups, Group { idle: Chain::default(), unsettled: NONE, standing: NONE });
         }
     }
 
     /// A slot comes to rest after use.
+    #[inline]
     pub(crate) fn rest(&mut self, slot: u32, backend: u32) {
-        self.make_room(slot, backend);
-        self.everywhere.push_tail(&mut self.everywhere_links, slot);
-        if self.unsettled == NONE {
-            self.unsettled = slot;
+        self.place(slot, Node { backend, generation: self.generation });
+        let index = self.group_of(backend);
+        let group = &mut self.groups[index as usize];
+        group.idle.push_tail(&mut self.links, slot);
+        if group.unsettled == NONE {
+            group.unsettled = slot;
         }
-        let load = &mut self.backends[backend as usize];
-        load.idle.push_tail(&mut self.backend_links, slot);
-        self.stand_ready(backend);
+        self.unsettled += 1;
+        self.stand_ready(index);
     }
 
     /// A slot comes back that was not used: it rests behind all others, already settled, so that it can still idle out.
     pub(crate) fn rest_last(&mut self, slot: u32, backend: u32) {
-        self.make_room(slot, backend);
-        self.everywhere.push_head(&mut self.everywhere_links, slot);
-        let load = &mut self.backends[backend as usize];
-        load.idle.push_head(&mut self.backend_links, slot);
-        self.stand_ready(backend);
+        self.place(slot, Node { backend, generation: SETTLED });
+        let index = self.group_of(backend);
+        self.groups[index as usize].idle.push_head(&mut self.links, slot);
+        self.stand_ready(index);
     }
 
     /// Takes an idle slot out.
+    #[inline]
     pub(crate) fn remove(&mut self, slot: u32) {
-        if self.unsettled == slot {
-            self.unsettled = Chain::after(&self.everywhere_links, slot).unwrap_or(NONE);
+        let Node { backend, generation } = self.nodes[slot as usize];
+        let index = self.group_of(backend);
+        let group = &mut self.groups[index as usize];
+        if generation != SETTLED {
+            self.unsettled -= 1;
+            if group.unsettled == slot {
+                group.unsettled = Chain::after(&self.links, slot).unwrap_or(NONE);
+            }
         }
-        self.everywhere.remove(&mut self.everywhere_links, slot);
-        let backend = self.owners[slot as usize];
-        let load = &mut self.backends[backend as usize];
-        load.idle.remove(&mut self.backend_links, slot);
-        if load.idle.head().is_none() {
-            let standing = std::mem::replace(&mut load.standing, NONE);
+        group.idle.remove(&mut self.links, slot);
+        if group.idle.head().is_none() {
+            let standing = std::mem::replace(&mut group.standing, NONE);
             self.ready.swap_remove(standing as usize);
             if let Some(&moved) = self.ready.get(standing as usize) {
-                self.backends[moved as usize].standing = standing;
+                self.groups[moved as usize].standing = standing;
             }
         }
     }
 
     /// Which idle slot the next claim gets; it is not taken out.
+    #[inline]
     pub(crate) fn choose(&self, now: Instant, random: &mut Random) -> Option<u32> {
+        let group = match self.ready.as_slice() {
+            [] => return None,
+            [only] => *only,
+            several => self.less_loaded(several, now, random),
+        };
+        let idle = &self.groups[group as usize].idle;
         match self.pick {
-            Pick::Fifo => self.everywhere.head(),
-            Pick::Lifo => self.everywhere.tail(),
-            Pick::LeastLoaded => {
-                let backend = match self.ready.as_slice() {
-                    [] => return None,
-                    [only] => *only,
-                    several => {
-                        let first = random.below(several.len());
-                        let second = random.below(several.len() - 1);
-                        let (one, other) = (several[first], several[second + usize::from(second >= first)]);
-                        if self.score(other, now) < self.score(one, now) { other } else { one }
-                    }
-                };
-                self.backends[backend as usize].idle.tail()
-            }
+            Pick::LeastLoaded | Pick::Lifo => idle.tail(),
+            Pick::Fifo => idle.head(),
         }
     }
 
     /// A connection of the backend is in use from now on.
+    #[inline]
     pub(crate) fn begin_use(&mut self, backend: u32) {
-        self.backends[backend as usize].busy += 1;
+        self.loads[backend as usize].busy += 1;
     }
 
-    /// A use ended; `failed` ones count as slow.
-    pub(crate) fn end_use(&mut self, now: Instant, backend: u32, took: Duration, failed: bool) {
+    /// A use ended about which nothing is learnt.
+    #[inline]
+    pub(crate) fn end_use(&mut self, backend: u32) {
+        self.loads[backend as usize].busy -= 1;
+    }
+
+    /// What a use has taught; `failed` ones count as slow.
+    pub(crate) fn learn(&mut self, now: Instant, backend: u32, took: Duration, failed: bool) {
         let took = if failed { took.max(FAILED_USE) } else { took };
         let nanos = took.as_nanos() as u64;
         self.typical.add(nanos);
-        let load = &mut self.backends[backend as usize];
-        load.busy -= 1;
+        let load = &mut self.loads[backend as usize];
         load.sampled = now;
         load.uses.get_or_insert(self.typical).add(nanos);
     }
 
-    /// A use ended that says nothing about how long uses take.
-    pub(crate) fn forget_use(&mut self, backend: u32) {
-        self.backends[backend as usize].busy -= 1;
+    /// Whether it matters how long uses take.
+    #[inline]
+    pub(crate) fn is_curious(&self) -> bool {
+        self.pick == Pick::LeastLoaded && self.loads.len() > 1
     }
 
-    /// The slot that has rested longest without having settled.
-    pub(crate) fn first_unsettled(&self) -> Option<u32> {
-        (self.unsettled != NONE).then_some(self.unsettled)
+    #[inline]
+    pub(crate) fn has_settled(&self, slot: u32) -> bool {
+        self.nodes[slot as usize].generation == SETTLED
     }
 
-    /// That slot has settled.
-    pub(crate) fn settle_first(&mut self) {
-        if self.unsettled != NONE {
-            self.unsettled = Chain::after(&self.everywhere_links, self.unsettled).unwrap_or(NONE);
+    pub(crate) fn has_unsettled(&self) -> bool {
+        self.unsettled > 0
+    }
+
+    /// Begins the next generation. The slots that rested before the present one have settled.
+    pub(crate) fn begin_generation(&mut self) -> Vec<u32> {
+        let mut settled = Vec::new();
+        for &index in &self.ready {
+            let group = &mut self.groups[index as usize];
+            while group.unsettled != NONE {
+                let slot = group.unsettled;
+                let node = &mut self.nodes[slot as usize];
+                if node.generation == self.generation {
+                    break;
+                }
+                node.generation = SETTLED;
+                group.unsettled = Chain::after(&self.links, slot).unwrap_or(NONE);
+                settled.push(slot);
+            }
         }
+        self.unsettled -= settled.len();
+        self.generation = if self.generation + 1 == SETTLED { 0 } else { self.generation + 1 };
+        settled
     }
 
     /// The idle slots of a backend, least recently used first.
     pub(crate) fn idle_of(&self, backend: u32) -> impl Iterator<Item = u32> + '_ {
-        self.backends[backend as usize].idle.iter(&self.backend_links)
+        let idle = &self.groups[self.group_of(backend) as usize].idle;
+        idle.iter(&self.links).filter(move |&slot| self.nodes[slot as usize].backend == backend)
     }
 
     /// How long uses of this backend have taken lately.
     pub(crate) fn typical_use(&self, backend: u32) -> Option<Duration> {
-        self.backends[backend as usize].uses.map(|uses| Duration::from_nanos(uses.nanos))
+        self.loads[backend as usize].uses.map(|uses| Duration::from_nanos(uses.nanos))
+    }
+
+    #[inline]
+    fn group_of(&self, backend: u32) -> u32 {
+        match self.pick {
+            Pick::LeastLoaded => backend,
+            Pick::Fifo | Pick::Lifo => 0,
+        }
+    }
+
+    /// Several groups are ready only where each is a backend's.
+    fn less_loaded(&self, several: &[u32], now: Instant, random: &mut Random) -> u32 {
+        let first = random.below(several.len());
+        let second = random.below(several.len() - 1);
+        let (one, other) = (several[first], several[second + usize::from(second >= first)]);
+        if self.score(other, now) < self.score(one, now) { other } else { one }
     }
 
     fn score(&self, backend: u32, now: Instant) -> u64 {
-        let load = &self.backends[backend as usize];
+        let load = &self.loads[backend as usize];
         let believed = match load.uses {
             Some(uses) => {
                 let halvings = now.saturating_duration_since(load.sampled).as_secs() / HALF_LIFE_SECONDS;
@@ -193,21 +257,22 @@ impl Picker {
         believed.max(1).saturating_mul(u64::from(load.busy) + 1)
     }
 
-    fn make_room(&mut self, slot: u32, backend: u32) {
-        let needed = slot as usize + 1;
-        if self.owners.len() < needed {
-            self.owners.resize(needed, NONE);
-            self.everywhere_links.resize(needed, Link::default());
-            self.backend_links.resize(needed, Link::default());
+    #[inline]
+    fn place(&mut self, slot: u32, node: Node) {
+        if let Some(place) = self.nodes.get_mut(slot as usize) {
+            *place = node;
+        } else {
+            self.nodes.resize(slot as usize + 1, node);
+            self.links.resize(slot as usize + 1, Link::default());
         }
-        self.owners[slot as usize] = backend;
     }
 
-    fn stand_ready(&mut self, backend: u32) {
-        let load = &mut self.backends[backend as usize];
-        if load.standing == NONE {
-            load.standing = self.ready.len() as u32;
-            self.ready.push(backend);
+    #[inline]
+    fn stand_ready(&mut self, index: u32) {
+        let group = &mut self.groups[index as usize];
+        if group.standing == NONE {
+            group.standing = self.ready.len() as u32;
+            self.ready.push(index);
         }
     }
 }
@@ -247,7 +312,7 @@ mod tests {
         let mut order = Vec::new();
         for _ in 0..6 {
             let slot = fifo.choose(now, &mut random).unwrap();
-            let backend = fifo.owners[slot as usize];
+            let backend = fifo.nodes[slot as usize].backend;
             fifo.remove(slot);
             fifo.rest(slot, backend);
             order.push(slot);
@@ -274,7 +339,8 @@ mod tests {
         for (backend, failed) in [(0, true), (1, false)] {
             for _ in 0..10 {
                 picker.begin_use(backend);
-                picker.end_use(now, backend, Duration::from_millis(1), failed);
+                picker.end_use(backend);
+                picker.learn(now, backend, Duration::from_millis(1), failed);
             }
         }
         assert!((0..50).all(|_| picker.choose(now, &mut random) == Some(1)));
@@ -295,15 +361,19 @@ mod tests {
     }
 
     #[test]
-    fn settling_goes_by_age_and_skips_what_was_taken() {
-        let (mut picker, _) = picker(Pick::Fifo, &[(0, 0), (1, 0), (2, 0)]);
-        picker.remove(0);
-        assert_eq!(picker.first_unsettled(), Some(1));
-        picker.settle_first();
-        assert_eq!(picker.first_unsettled(), Some(2));
-        picker.rest_last(0, 0);
-        picker.settle_first();
-        assert_eq!(picker.first_unsettled(), None);
-        assert_eq!(picker.idle_of(0).collect::<Vec<_>>(), [0, 1, 2]);
+    fn settling_takes_more_than_one_generation_and_skips_what_was_taken() {
+        for pick in [Pick::Fifo, Pick::LeastLoaded] {
+            let (mut picker, _) = picker(pick, &[(0, 0), (1, 0), (2, 1)]);
+            assert_eq!(picker.begin_generation(), [] as [u32; 0]);
+            picker.remove(0);
+            picker.rest(0, 0);
+            assert_eq!(picker.begin_generation(), [1, 2]);
+            assert!(picker.has_settled(1) && !picker.has_settled(0));
+            picker.remove(1);
+            picker.rest_last(1, 0);
+            assert_eq!(picker.begin_generation(), [0]);
+            assert!(!picker.has_unsettled());
+            assert_eq!(picker.idle_of(0).collect::<Vec<_>>(), [1, 0]);
+        }
     }
 }

@@ -72,10 +72,10 @@ pub(crate) enum State {
     Connecting { tries: Tries, deadline: Instant },
     /// Waiting for the next attempt.
     Backoff { tries: Tries },
-    /// Connected and unused. `looked_at` is when it was last used or checked.
+    /// Connected and unused. `looked_at` is when it was last used or checked; until it has settled, roughly.
     Idle { life: Life, last_used: Instant, looked_at: Instant, idleness: Idleness },
-    /// Lent. An `unwanted` one is closed when it comes back.
-    Busy { life: Life, since: Instant, unwanted: bool },
+    /// Lent. An `unwanted` one is closed when it comes back; only for a `timed` one `since` is exact.
+    Busy { life: Life, since: Instant, timed: bool, unwanted: bool },
     /// Taken aside for a check.
     Checking { life: Life, last_used: Instant },
     /// Ending.
@@ -162,10 +162,18 @@ impl Counts {
         self.of(Phase::Held) + self.of(Phase::Connecting) + self.of(Phase::Backoff)
     }
 
+    #[inline]
+    pub(crate) fn shift(&mut self, from: Phase, to: Phase) {
+        self.leave(from);
+        self.enter(to);
+    }
+
+    #[inline]
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phases[phase as usize] += 1;
     }
 
+    #[inline]
     pub(crate) fn leave(&mut self, phase: Phase) {
         self.phases[phase as usize] -= 1;
     }
@@ -181,8 +189,6 @@ pub(crate) struct Slot {
     pub(crate) state: State,
 }
 
-/// The limit within which an idle connection is trusted without being asked.
-pub(crate) const TRUSTED_FOR: Duration = Duration::from_millis(500);
-
-/// How long a connection idles before its end is watched for, so that a busy pool pays nothing.
+/// How long a connection idles at least, and half of how long at most, before it has settled: before it is watched and
+/// asked whether it is open. A busy pool pays nothing for either.
 pub(crate) const SETTLED_AFTER: Duration = Duration::from_millis(250);

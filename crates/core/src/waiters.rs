@@ -2,10 +2,10 @@
 //!
 //! A waiter leaves the line in one of three ways: it is granted something, it is refused, or its caller withdraws. In the
 //! first two the outcome stays here until the caller collects it, so an id is never given to somebody else too early.
-//! Joining, leaving from anywhere and serving the first are constant time.
+//! Joining, leaving from anywhere and serving the first are constant time; finding who has waited too long walks the line,
+//! which happens only when somebody may have.
 
 use crate::list::{Chain, Link};
-use crate::timers::Timers;
 use std::time::Instant;
 
 /// Names a waiter until its outcome is collected.
@@ -39,7 +39,7 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Free,
-    InLine { place: Place },
+    InLine { place: Place, deadline: Instant },
     Served,
 }
 
@@ -51,7 +51,8 @@ pub(crate) struct Waiters {
     free: Vec<u32>,
     line: Chain,
     length: usize,
-    deadlines: Timers<WaiterId>,
+    /// No deadline in line is before this.
+    earliest: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +69,7 @@ impl Waiters {
             free: Vec::new(),
             line: Chain::default(),
             length: 0,
-            deadlines: Timers::new(),
+            earliest: None,
         }
     }
 
@@ -85,15 +86,14 @@ impl Waiters {
             (self.entries.len() - 1) as u32
         });
         let entry = &mut self.entries[index as usize];
-        entry.state = State::InLine { place };
+        entry.state = State::InLine { place, deadline };
         let id = WaiterId { index, epoch: entry.epoch };
         match self.later_than(place) {
             Some(later) => self.line.insert_before(&mut self.links, later, index),
             None => self.line.push_tail(&mut self.links, index),
         }
         self.length += 1;
-        let entries = &self.entries;
-        self.deadlines.set(deadline, id, self.length, |id| in_line(entries, id));
+        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         id
     }
 
@@ -104,15 +104,26 @@ impl Waiters {
         self.leave(id).map(|place| (id, place))
     }
 
-    /// The first whose deadline has passed is served, with a refusal; also tells how many were ahead of it.
-    pub(crate) fn serve_expired(&mut self, now: Instant) -> Option<(WaiterId, Place, usize)> {
-        loop {
-            let id = self.deadlines.pop_due(now)?;
-            if in_line(&self.entries, id) {
-                let ahead = self.line.iter(&self.links).take_while(|&index| index != id.index).count();
-                return self.leave(id).map(|place| (id, place, ahead));
-            }
+    /// Those whose deadline has passed are served, with a refusal; also tells how many were ahead of each.
+    pub(crate) fn serve_expired(&mut self, now: Instant) -> Vec<(WaiterId, usize)> {
+        if self.earliest.is_none_or(|earliest| earliest > now) {
+            return Vec::new();
         }
+        let (mut expired, mut earliest, mut ahead) = (Vec::new(), None::<Instant>, 0);
+        for index in self.line.iter(&self.links) {
+            let Entry { epoch, state: State::InLine { deadline, .. } } = self.entries[index as usize] else { continue };
+            if deadline <= now {
+                expired.push((WaiterId { index, epoch }, ahead));
+            } else {
+                earliest = Some(earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+            }
+            ahead += 1;
+        }
+        for (id, _) in &expired {
+            self.leave(*id);
+        }
+        self.earliest = earliest;
+        expired
     }
 
     /// Frees a waiter's entry: true if it was still in line (its caller gave up), false if it had been served.
@@ -134,22 +145,25 @@ impl Waiters {
 
     /// When the earliest deadline may be due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        if self.length == 0 { None } else { self.deadlines.next() }
+        self.earliest
     }
 
     fn leave(&mut self, id: WaiterId) -> Option<Place> {
         let entry = &mut self.entries[id.index()];
-        let State::InLine { place } = entry.state else { return None };
+        let State::InLine { place, .. } = entry.state else { return None };
         entry.state = State::Served;
         self.line.remove(&mut self.links, id.index);
         self.length -= 1;
+        if self.length == 0 {
+            self.earliest = None;
+        }
         Some(place)
     }
 
     /// The first in line that arrived after `place`, for a caller who comes back; newcomers find none at once.
     fn later_than(&self, place: Place) -> Option<u32> {
         let arrival = |index: u32| match self.entries[index as usize].state {
-            State::InLine { place } => place.arrival,
+            State::InLine { place, .. } => place.arrival,
             State::Free | State::Served => unreachable!("only waiters in line are linked"),
         };
         let last = self.line.tail()?;
@@ -158,10 +172,6 @@ impl Waiters {
         }
         self.line.iter(&self.links).find(|&index| arrival(index) > place.arrival)
     }
-}
-
-fn in_line(entries: &[Entry], id: WaiterId) -> bool {
-    entries.get(id.index()).is_some_and(|entry| entry.epoch == id.epoch && matches!(entry.state, State::InLine { .. }))
 }
 
 #[cfg(test)]
@@ -216,9 +226,9 @@ mod tests {
         let (start, mut waiters) = (Instant::now(), Waiters::new());
         let patient = waiters.join(place(1, start), start + Duration::from_secs(9));
         let hasty = waiters.join(place(2, start), start + Duration::from_secs(1));
-        assert_eq!(waiters.serve_expired(start), None);
-        let (id, _, ahead) = waiters.serve_expired(start + Duration::from_secs(1)).unwrap();
-        assert_eq!((id, ahead), (hasty, 1));
+        assert_eq!(waiters.serve_expired(start), []);
+        assert_eq!(waiters.serve_expired(start + Duration::from_secs(1)), [(hasty, 1)]);
+        assert_eq!(waiters.next_deadline(), Some(start + Duration::from_secs(9)));
         assert_eq!(waiters.serve_first().map(|(id, _)| id), Some(patient));
     }
 }

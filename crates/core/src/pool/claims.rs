@@ -3,7 +3,7 @@
 use super::{Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::idle::Idleness;
 use crate::recovery::DAY;
-use crate::slot::{Life, SlotRef, State, TRUSTED_FOR, Then};
+use crate::slot::{Life, SlotRef, State, Then};
 use crate::waiters::{Place, WaiterId};
 use std::time::Instant;
 
@@ -59,18 +59,21 @@ impl Machine {
     /// A claim comes back.
     pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) {
         let Some(found) = self.current(slot) else { return };
-        let State::Busy { life, since, unwanted } = found.state else { return };
+        let State::Busy { life, since, timed, unwanted } = found.state else { return };
         let (index, backend) = (slot.index, found.backend);
+        self.picker.end_use(backend);
         let took = now.saturating_duration_since(since);
         match outcome {
-            Outcome::Open | Outcome::Discarded | Outcome::Detached => self.picker.end_use(now, backend, took, false),
-            Outcome::Failed => self.picker.end_use(now, backend, took, true),
-            // It says nothing about how long uses take; least of all that they are quick.
-            Outcome::Ended | Outcome::Dropped => self.picker.forget_use(backend),
+            Outcome::Open | Outcome::Discarded | Outcome::Detached if timed => {
+                self.picker.learn(now, backend, took, false);
+            }
+            Outcome::Failed => self.picker.learn(now, backend, took, true),
+            // What ended by itself says nothing about how long uses take; least of all that they are quick.
+            Outcome::Open | Outcome::Discarded | Outcome::Detached | Outcome::Ended | Outcome::Dropped => {}
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
-            Outcome::Open => self.offer_released(now, index, life),
+            Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
                 let then = self.after_end(now, index, life);
@@ -90,7 +93,12 @@ impl Machine {
         if self.must_close(index) {
             return self.close_slot_soon(now, index);
         }
-        self.offer_released(now, index, life);
+        if self.serve_first(now, index, life) {
+            return;
+        }
+        self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
+        self.picker.rest(index, self.slots[index as usize].backend);
+        self.expect_settling(now);
     }
 
     /// A connection comes back from a check, unused.
@@ -107,7 +115,7 @@ impl Machine {
     }
 
     pub(super) fn expire_waiters(&mut self, now: Instant) {
-        while let Some((waiter, _, ahead)) = self.waiters.serve_expired(now) {
+        for (waiter, ahead) in self.waiters.serve_expired(now) {
             self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::TimedOut { ahead } });
         }
     }
@@ -123,10 +131,10 @@ impl Machine {
     /// While anyone waits nothing is idle, so nobody is overtaken here.
     fn grant_idle(&mut self, now: Instant, place: Place) -> Option<Claimed> {
         let index = self.picker.choose(now, &mut self.random)?;
-        let State::Idle { life, looked_at, .. } = self.slots[index as usize].state else {
+        let State::Idle { life, .. } = self.slots[index as usize].state else {
             unreachable!("the picker holds idle slots only")
         };
-        let ask = now.saturating_duration_since(looked_at) > TRUSTED_FOR;
+        let ask = self.picker.has_settled(index);
         let slot = self.lend(now, index, life);
         self.note_load(now);
         Some(Claimed::Granted { slot, place, ask })
@@ -134,7 +142,7 @@ impl Machine {
 
     fn lend(&mut self, now: Instant, index: u32, life: Life) -> SlotRef {
         let life = Life { uses: life.uses + 1, ..life };
-        let slot = self.enter(index, State::Busy { life, since: now, unwanted: false });
+        let slot = self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false });
         self.picker.begin_use(self.slots[index as usize].backend);
         slot
     }
@@ -151,17 +159,6 @@ impl Machine {
         Claimed::Waiting(waiter)
     }
 
-    fn offer_released(&mut self, now: Instant, index: u32, life: Life) {
-        if self.serve_first(now, index, life) {
-            return;
-        }
-        self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
-        self.picker.rest(index, self.slots[index as usize].backend);
-        if self.picker.first_unsettled() == Some(index) {
-            self.due(self.settles_at(index));
-        }
-    }
-
     /// Gives a connection to the first in line; false when nobody waits.
     fn serve_first(&mut self, now: Instant, index: u32, life: Life) -> bool {
         let Some((waiter, _)) = self.waiters.serve_first() else { return false };
@@ -170,6 +167,7 @@ impl Machine {
         true
     }
 
+    /// Whatever the last plan thought of it: nothing of a closed pool or a removed backend is lent again.
     fn must_close(&self, index: u32) -> bool {
         self.is_closed() || self.backends.get(self.slots[index as usize].backend).health.is_removed()
     }

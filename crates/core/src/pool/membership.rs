@@ -103,7 +103,8 @@ impl Machine {
         match self.state {
             State::Starting | State::Failed => {
                 self.state = State::Running;
-                self.attention = true;
+                // A failed pool wants a slot even without load; a running one does not.
+                self.plan_soon();
             }
             State::Running | State::Stopping | State::Stopped => {}
         }

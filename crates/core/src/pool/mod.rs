@@ -19,9 +19,11 @@ mod options;
 mod sizing;
 mod slots;
 mod snapshot;
+mod warm;
 
 pub use options::{Options, OptionsError};
-pub use snapshot::{BackendSnapshot, BackendState, Snapshot};
+pub use snapshot::{BackendSnapshot, BackendState, Lent, Snapshot};
+pub use warm::Returned;
 
 use crate::backend::Backend;
 use crate::filter::LowPass;
@@ -201,6 +203,11 @@ pub struct Machine {
     arrivals: u64,
     filter: LowPass,
     timers: Timers<SlotRef>,
+    /// The latest time it was told; good enough where a few hundred milliseconds do not matter.
+    latest: Instant,
+    /// When the present generation of resting connections began, and when the next does.
+    generation_began: Instant,
+    settle_at: Option<Instant>,
     sample_at: Option<Instant>,
     decohere_at: Option<Instant>,
     /// When surplus idle connections, or backends at rest, are looked at again.
@@ -239,6 +246,9 @@ impl Machine {
             arrivals: 0,
             filter: LowPass::new(),
             timers: Timers::new(),
+            latest: now,
+            generation_began: now,
+            settle_at: None,
             sample_at: Some(now + LowPass::INTERVAL),
             decohere_at: None,
             look_at: None,
@@ -277,9 +287,14 @@ impl Machine {
 
     /// When [`Machine::handle_timeout`] must be called at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let settles = self.picker.first_unsettled().map(|index| self.settles_at(index));
-        let times =
-            [self.timers.next(), settles, self.waiters.next_deadline(), self.sample_at, self.decohere_at, self.look_at];
+        let times = [
+            self.timers.next(),
+            self.waiters.next_deadline(),
+            self.settle_at,
+            self.sample_at,
+            self.decohere_at,
+            self.look_at,
+        ];
         times.into_iter().flatten().min()
     }
 
@@ -287,6 +302,7 @@ impl Machine {
     pub fn handle_timeout(&mut self, now: Instant) {
         // The driver is awake and will ask for the next timeout: nothing needs to wake it meanwhile.
         self.armed = Some(now);
+        self.latest = now;
         self.run_slot_timers(now);
         self.settle_idle(now);
         self.expire_waiters(now);
@@ -320,6 +336,7 @@ impl Machine {
             State::Stopping | State::Stopped => return,
         }
         self.state = State::Stopping;
+        self.settle_at = None;
         self.sample_at = None;
         self.decohere_at = None;
         self.look_at = None;

@@ -53,8 +53,10 @@ impl Machine {
             return;
         }
         self.filter.sample((self.counts.of(Phase::Busy) + self.options.spares) as u32);
-        // Once the whole window is the present load, further samples would change nothing.
-        self.sample_at = (!self.filter.is_settled()).then_some(now + LowPass::INTERVAL);
+        // Once the whole window is the present load, further samples would change nothing. Whoever waits may leave without
+        // a word, and what was planned for it would stay.
+        let may_change = !self.filter.is_settled() || self.waiters.len() > 0;
+        self.sample_at = may_change.then_some(now + LowPass::INTERVAL);
         if self.wanted() != self.planned {
             self.stale_plan = true;
         }
@@ -119,13 +121,13 @@ impl Machine {
                 }
             }
         }
-        let idle: Vec<u32> = self.picker.idle_of(backend).take(many).collect();
-        many -= idle.len();
-        for index in idle {
+        let unused: Vec<u32> = self.unused_of(backend).take(many).collect();
+        many -= unused.len();
+        for index in unused {
             if self.idled_out(now, index) {
-                self.close_slot(now, index);
+                self.stop(now, index);
             } else {
-                surplus.idle.push(index);
+                surplus.unused.push(index);
             }
         }
         if many > 0 {
@@ -135,27 +137,44 @@ impl Machine {
         }
     }
 
-    /// The detector's look at a surplus idle connection.
+    /// Connections of a backend that nobody uses, the least recently used first, then those that are being checked.
+    fn unused_of(&self, backend: u32) -> impl Iterator<Item = u32> + '_ {
+        let is_checked = |&&index: &&u32| matches!(self.slots[index as usize].state, State::Checking { .. });
+        let checked = self.backends.get(backend).slots.iter().filter(is_checked).copied();
+        self.picker.idle_of(backend).chain(checked)
+    }
+
+    /// The detector's look at a surplus connection.
     fn idled_out(&mut self, now: Instant, index: u32) -> bool {
         let Some(max_idle) = self.options.max_idle else { return false };
-        let State::Idle { last_used, idleness, .. } = &mut self.slots[index as usize].state else { return false };
-        // Marked and due may fall into one look: the connection has been idle since its last use, not since the mark.
-        idleness.look(now, Some(*last_used), max_idle);
-        idleness.look(now, Some(*last_used), max_idle);
-        idleness.release()
+        match &mut self.slots[index as usize].state {
+            State::Idle { last_used, idleness, .. } => {
+                // Marked and due may fall into one look: it has been idle since its last use, not since the mark.
+                idleness.look(now, Some(*last_used), max_idle);
+                idleness.look(now, Some(*last_used), max_idle);
+                idleness.release()
+            }
+            State::Checking { last_used, .. } => now.saturating_duration_since(*last_used) >= max_idle,
+            State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Busy { .. }
+            | State::Closing { .. } => false,
+        }
     }
 
     /// Closes surplus connections for which something better is waiting; lent ones when they come back.
     fn make_room(&mut self, now: Instant, short: usize, surplus: Surplus) {
-        let now_closed = surplus.idle.len().min(short);
-        for &index in &surplus.idle[..now_closed] {
-            self.close_slot(now, index);
+        let now_closed = surplus.unused.len().min(short);
+        for &index in &surplus.unused[..now_closed] {
+            self.stop(now, index);
         }
         for &slot in surplus.busy.iter().take(short - now_closed) {
             self.set_unwanted(slot, true);
             self.unwanted.push(slot);
         }
-        if surplus.idle.len() > now_closed
+        if surplus.unused.len() > now_closed
             && let Some(max_idle) = self.options.max_idle
         {
             self.look_again(now + idle::interval(max_idle));
@@ -192,6 +211,6 @@ impl Machine {
 /// Connections beyond the plan, those of the least preferred backends first.
 #[derive(Default)]
 struct Surplus {
-    idle: Vec<u32>,
+    unused: Vec<u32>,
     busy: Vec<SlotRef>,
 }

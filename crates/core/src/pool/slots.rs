@@ -336,28 +336,33 @@ impl Machine {
         }
     }
 
-    pub(super) fn settles_at(&self, index: u32) -> Instant {
-        match self.slots[index as usize].state {
-            State::Idle { looked_at, .. } => looked_at + SETTLED_AFTER,
-            State::Gone
-            | State::Held { .. }
-            | State::Connecting { .. }
-            | State::Backoff { .. }
-            | State::Busy { .. }
-            | State::Checking { .. }
-            | State::Closing { .. } => unreachable!("only idle slots settle"),
+    /// A connection comes to rest after use. When it has settled it is worth watching and timing.
+    pub(super) fn expect_settling(&mut self, now: Instant) {
+        if self.settle_at.is_none() {
+            let at = now + self.settling_time();
+            self.settle_at = Some(at);
+            self.due(at);
         }
     }
 
-    /// Connections that have idled for a moment are worth watching and timing.
+    /// Begins the next generation of resting connections.
     pub(super) fn settle_idle(&mut self, now: Instant) {
-        while let Some(index) = self.picker.first_unsettled() {
-            if self.settles_at(index) > now {
-                return;
+        if self.settle_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let rested_by = std::mem::replace(&mut self.generation_began, now);
+        for index in self.picker.begin_generation() {
+            if let State::Idle { last_used, looked_at, .. } = &mut self.slots[index as usize].state {
+                (*last_used, *looked_at) = (rested_by, rested_by);
             }
-            self.picker.settle_first();
             self.attend_idle(index);
         }
+        self.settle_at = self.picker.has_unsettled().then_some(now + self.settling_time());
+    }
+
+    /// Short enough for an early check to be in time.
+    fn settling_time(&self) -> Duration {
+        self.options.check_after.map_or(SETTLED_AFTER, |after| SETTLED_AFTER.min(after / 2))
     }
 
     /// Watches and times an idle connection.

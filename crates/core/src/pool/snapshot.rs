@@ -3,9 +3,9 @@
 use super::backends::{Health, Record};
 use super::{Machine, State};
 use crate::backend::Backend;
-use crate::slot::Counts;
+use crate::slot::{Counts, SlotRef, State as SlotState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A pool at one moment.
 #[derive(Clone, Debug)]
@@ -63,6 +63,17 @@ pub enum BackendState {
     Removed,
 }
 
+/// Something lent.
+#[derive(Clone, Debug)]
+pub struct Lent {
+    /// The slot whose connection it is.
+    pub slot: SlotRef,
+    /// Which backend it is connected to.
+    pub backend: Arc<Backend>,
+    /// Since when it has been lent.
+    pub since: Instant,
+}
+
 impl Machine {
     /// Copies the state. Linear in backends.
     pub fn snapshot(&self) -> Snapshot {
@@ -95,6 +106,23 @@ impl Machine {
     /// How many backends are dead, of how many known: constant time.
     pub fn dead_of_known(&self) -> (usize, usize) {
         (self.backends.dead(), self.backends.known())
+    }
+
+    /// What is lent at present, removed backends included. Linear in slots.
+    pub fn lent(&self) -> impl Iterator<Item = Lent> + '_ {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| match slot.state {
+            SlotState::Busy { since, .. } => {
+                let backend = Arc::clone(&self.backends.get(slot.backend).backend);
+                Some(Lent { slot: self.slot_ref(index as u32), backend, since })
+            }
+            SlotState::Gone
+            | SlotState::Held { .. }
+            | SlotState::Connecting { .. }
+            | SlotState::Backoff { .. }
+            | SlotState::Idle { .. }
+            | SlotState::Checking { .. }
+            | SlotState::Closing { .. } => None,
+        })
     }
 
     fn describe(&self, index: u32, record: &Record) -> BackendSnapshot {

@@ -1,0 +1,32 @@
+# make test    everything that can be shown without servers
+# make bench   carom beside its peers, one run; writes target/bench
+# make lint    formatting, clippy
+# make doc     rustdoc, warnings denied
+# make pure    that the machines are free of I/O
+
+CARGO ?= cargo
+
+.PHONY: test bench lint doc pure
+
+test:
+	$(CARGO) test --locked --all-targets
+	$(CARGO) test --locked --doc
+	$(CARGO) test --locked -p carom --features shuttle --lib interleavings
+
+bench:
+	$(CARGO) run --locked --release -p carom-bench
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p carom --features shuttle --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+
+# The dependency tree may hold nothing but the crate itself; its clippy.toml forbids clocks, locks and threads.
+pure:
+	@tree=$$($(CARGO) tree --locked -p carom-core -e normal,build --prefix none | grep -v '^carom-core ' || true); \
+	if [ -n "$$tree" ]; then echo "carom-core has dependencies:"; echo "$$tree"; exit 1; fi
+	$(CARGO) clippy --locked -p carom-core --lib -- -D warnings -D clippy::disallowed_methods -D clippy::disallowed_types
+	@echo "carom-core is pure"

@@ -1,0 +1,49 @@
+//! What the command line asks for.
+
+pub const USAGE: &str = "usage: carom-bench [--quick] [--only NAME]";
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Args {
+    pub quick: bool,
+    pub only: Option<String>,
+    /// Set by the run itself, for the process that counts allocations.
+    pub memory: bool,
+}
+
+impl Args {
+    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut args = Self::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--quick" => args.quick = true,
+                "--only" => args.only = Some(words.next().ok_or("--only needs the name of a pool")?),
+                "--memory" => args.memory = true,
+                _ => return Err(format!("unknown argument {word:?}")),
+            }
+        }
+        Ok(args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Args, String> {
+        Args::parse(line.split_whitespace().map(str::to_string))
+    }
+
+    #[test]
+    fn options_are_told_apart() {
+        let args = parse("--quick --only bb8").unwrap();
+        assert!(args.quick);
+        assert_eq!(args.only.as_deref(), Some("bb8"));
+        assert_eq!(parse("").unwrap(), Args::default());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        assert!(parse("--fast").unwrap_err().contains("--fast"));
+        assert!(parse("--only").unwrap_err().contains("--only"));
+    }
+}

@@ -1,0 +1,131 @@
+//! Heap bytes that a pool keeps for each idle connection, counted in a process of its own.
+#![allow(unsafe_code, reason = "an allocator cannot be written without it")]
+
+use crate::bars::{Bar, Limit};
+use crate::report;
+use carom::{Pool, connect_fn};
+use serde_json::{Value, json};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::env;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const CONNECTIONS: usize = 100_000;
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// The pool has yet to take in the last connections, and may watch over those that have idled for a while.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// Prints and keeps what a process started with `--memory` counted.
+pub fn report() -> io::Result<()> {
+    let counted = counted_in_a_process()?;
+    let bar = Bar {
+        what: format!("memory of {CONNECTIONS} idle connections: bytes each"),
+        figure: counted.as_ref().and_then(|row| row["bytes_per_connection"].as_f64()),
+        limit: Limit::AtMost(600.0),
+    };
+    println!("\n{bar}");
+    report::write("memory.json", counted.into_iter().collect())
+}
+
+/// The part of the process started with `--memory`: its one line of output is the row.
+pub fn count_and_print() {
+    COUNTING.store(true, Ordering::Relaxed);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
+    let bytes = runtime.block_on(bytes_of_idle_connections());
+    let row = json!({
+        "connections": CONNECTIONS,
+        "bytes": bytes,
+        "bytes_per_connection": bytes as f64 / CONNECTIONS as f64,
+    });
+    println!("{row}");
+}
+
+/// None when the process was cut or failed.
+fn counted_in_a_process() -> io::Result<Option<Value>> {
+    let mut process = Command::new(env::current_exe()?).arg("--memory").stdout(Stdio::piped()).spawn()?;
+    let deadline = Instant::now() + TIME_LIMIT;
+    while process.try_wait()?.is_none() {
+        if Instant::now() >= deadline {
+            process.kill()?;
+            process.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = process.wait_with_output()?;
+    Ok(serde_json::from_slice(&output.stdout).ok())
+}
+
+async fn bytes_of_idle_connections() -> isize {
+    let opened = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&opened);
+    let connector = connect_fn(move |_backend| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async { Ok::<(), io::Error>(()) }
+    });
+    let before = IN_USE.load(Ordering::Relaxed);
+    let pool = Pool::builder(connector)
+        .backends([SocketAddr::from((Ipv4Addr::LOCALHOST, 1))])
+        .spares(CONNECTIONS)
+        .maximum(CONNECTIONS)
+        .build()
+        .expect("the options are valid");
+    while opened.load(Ordering::Relaxed) < CONNECTIONS {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(SETTLING).await;
+    let after = IN_USE.load(Ordering::Relaxed);
+    drop(pool);
+    after - before
+}
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
+/// Off while times are measured: then an allocation costs one more relaxed load, and no shared line is written.
+static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// May be negative, as what was allocated before counting began can be freed after.
+static IN_USE: AtomicIsize = AtomicIsize::new(0);
+
+/// The system's allocator, counting the bytes asked for.
+struct Heap;
+
+impl Heap {
+    fn count(&self, bytes: isize) {
+        if COUNTING.load(Ordering::Relaxed) {
+            IN_USE.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.count(layout.size() as isize);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.count(layout.size() as isize);
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        self.count(-(layout.size() as isize));
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        self.count(size as isize - layout.size() as isize);
+        // SAFETY: the caller keeps the contract of `realloc`.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

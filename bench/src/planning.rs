@@ -1,0 +1,51 @@
+//! How long it takes to plan for 10,000 backends, and to read from the plan what has to change.
+
+use crate::bars::{Bar, Limit};
+use crate::measure::median;
+use crate::report;
+use carom_core::plan::{Have, Spread, plan};
+use serde_json::json;
+use std::hint::black_box;
+use std::io;
+use std::time::Instant;
+
+const BACKENDS: usize = 10_000;
+const SLOTS_EACH: usize = 2;
+const REPETITIONS: usize = 31;
+
+/// Prints and keeps the time of each case.
+pub fn report() -> io::Result<()> {
+    println!();
+    let mut rows = Vec::new();
+    for (case, backends) in cases() {
+        let plan_ms = plan_ms(&backends);
+        let bar = Bar {
+            what: format!("planning {BACKENDS} backends, {case}: ms"),
+            figure: Some(plan_ms),
+            limit: Limit::AtMost(10.0),
+        };
+        println!("{bar}");
+        rows.push(json!({ "case": case, "backends": BACKENDS, "plan_ms": plan_ms }));
+    }
+    report::write("planning.json", rows)
+}
+
+fn cases() -> [(&'static str, Vec<Have>); 3] {
+    let backends = |have: fn(usize) -> Have| (0..BACKENDS).map(have).collect();
+    [
+        ("none connected", backends(|_| Have { slots: 0, dead: false })),
+        ("as planned", backends(|_| Have { slots: SLOTS_EACH, dead: false })),
+        ("one in ten dead", backends(|at| Have { slots: SLOTS_EACH, dead: at % 10 == 0 })),
+    ]
+}
+
+fn plan_ms(backends: &[Have]) -> f64 {
+    let target = BACKENDS * SLOTS_EACH;
+    let times = (0..REPETITIONS).map(|_| {
+        let start = Instant::now();
+        let plan = plan(black_box(backends), target, 2 * target, Spread::Even);
+        black_box(plan.additions(backends).count() + plan.removals(backends).count());
+        start.elapsed().as_secs_f64() * 1000.0
+    });
+    median(times.collect())
+}

@@ -1,0 +1,109 @@
+//! How connections are made: the [`Connect`] trait, and [`connect_fn`] for when a closure is enough.
+//!
+//! A connector opens connections and knows a few things about them: whether one may be used again, how to prove that it
+//! works, how to tell that it has ended. Only `connect` must be written; each further method makes the pool notice more.
+//!
+//! ```
+//! use carom::{Backend, connect_fn};
+//! use tokio::net::TcpStream;
+//!
+//! let connector = connect_fn(|backend: Backend| TcpStream::connect(backend.socket_addr()));
+//! # let _ = connector;
+//! ```
+
+use carom_core::backend::Backend;
+use std::error::Error;
+use std::future::{Future, pending, ready};
+
+/// Opens connections to backends, and looks after them.
+///
+/// None of these is called while a lock of the pool is held, except [`closed`](Connect::closed). Each may panic: a panic
+/// in `connect`, `check` or `close` counts as its failure.
+///
+/// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check` was
+/// cut short is closed, never lent.
+pub trait Connect: Send + Sync + 'static {
+    /// What is lent.
+    type Connection: Send + 'static;
+    /// Why connecting or checking failed. It becomes the `source()` of the errors that claims end with.
+    type Error: Error + Send + Sync + 'static;
+
+    /// Opens a connection that is ready for use: handshake and login done.
+    fn connect(&self, backend: &Backend) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
+
+    /// Whether this connection may be used again: cheap, and without waiting. Asked when a claim comes back, and when a
+    /// connection is claimed that has idled for over 500 ms. Default: yes.
+    fn is_open(&self, connection: &mut Self::Connection) -> bool {
+        let _ = connection;
+        true
+    }
+
+    /// A round trip that proves an idle connection works, within `check_timeout`. Run in the background after
+    /// `check_after` of idling, never by a claim. Default: it works.
+    fn check(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = connection;
+        ready(Ok(()))
+    }
+
+    /// Resolves when the far side has closed the connection, so that the death of an idle one is noticed at once and not
+    /// by the next claim. Watched only after 250 ms of idling, so that a busy pool pays nothing, and dropped when the
+    /// connection is claimed. Default: never.
+    ///
+    /// Called with the pool's lock held: build the future and return it, do not call the pool.
+    fn closed(&self, connection: &Self::Connection) -> impl Future<Output = ()> + Send + 'static {
+        let _ = connection;
+        pending()
+    }
+
+    /// An orderly goodbye, within `check_timeout`. Not called for connections that have ended by themselves, were failed by
+    /// their user, or were lent while a thread panicked: those are just dropped. Default: drops it.
+    fn close(&self, connection: Self::Connection) -> impl Future<Output = ()> + Send {
+        drop(connection);
+        ready(())
+    }
+}
+
+/// A connector made of a closure. The other methods of [`Connect`] keep their defaults.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use carom::{Backend, Pool, connect_fn};
+/// use tokio::net::TcpStream;
+///
+/// let pool = Pool::builder(connect_fn(|backend: Backend| TcpStream::connect(backend.socket_addr())))
+///     .backends(["10.0.0.1:7000".parse::<std::net::SocketAddr>()?, "10.0.0.2:7000".parse()?])
+///     .build()?;
+/// let connection = pool.claim().await?;
+/// # let _ = connection;
+/// # Ok(()) }
+/// ```
+pub fn connect_fn<F, Fut, C, E>(connect: F) -> ConnectFn<F>
+where
+    F: Fn(Backend) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<C, E>> + Send + 'static,
+    C: Send + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    ConnectFn { connect }
+}
+
+/// What [`connect_fn`] returns.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectFn<F> {
+    connect: F,
+}
+
+impl<F, Fut, C, E> Connect for ConnectFn<F>
+where
+    F: Fn(Backend) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<C, E>> + Send + 'static,
+    C: Send + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    type Connection = C;
+    type Error = E;
+
+    fn connect(&self, backend: &Backend) -> impl Future<Output = Result<C, E>> + Send {
+        (self.connect)(backend.clone())
+    }
+}

@@ -1,0 +1,193 @@
+//! Building a pool: what it connects with, to whom, and every option.
+
+use super::Pool;
+use super::driver::Driver;
+use super::error::BuildError;
+use super::shared::Shared;
+use crate::clock;
+use crate::connect::Connect;
+use crate::resolver::{Fixed, Publisher, Resolve};
+use carom_core::backend::Backend;
+use carom_core::pick::Pick;
+use carom_core::pool::{Machine, Options, OptionsError};
+use carom_core::recovery::Recovery;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Builds a [`Pool`]; made by [`Pool::builder`]. Every option has a default; [`build`](Builder::build) refuses what makes
+/// no sense.
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder<C> {
+    connector: C,
+    resolver: Option<Box<dyn FnOnce(Publisher) -> Running + Send>>,
+    name: Option<Arc<str>>,
+    default_name: Arc<str>,
+    claim_timeout: Duration,
+    runtime: Option<Handle>,
+    options: Options,
+}
+
+impl<C: Connect> Builder<C> {
+    pub(super) fn new(connector: C) -> Builder<C> {
+        Builder {
+            connector,
+            resolver: None,
+            name: None,
+            default_name: "pool".into(),
+            claim_timeout: Duration::from_secs(30),
+            runtime: None,
+            options: Options::default(),
+        }
+    }
+
+    /// These backends and no others. Takes socket addresses, or [`Backend`]s with names.
+    pub fn backends(mut self, backends: impl IntoIterator<Item = impl Into<Backend>>) -> Builder<C> {
+        let fixed = Fixed::new(backends);
+        self.default_name = match fixed.backends() {
+            [] => "pool".into(),
+            [one] => one.name().into(),
+            [first, others @ ..] => format!("{} and {} more", first.name(), others.len()).into(),
+        };
+        self.resolver(fixed)
+    }
+
+    /// Whoever this resolver says serves. It runs on the pool's runtime and ends with the pool.
+    pub fn resolver(mut self, resolver: impl Resolve) -> Builder<C> {
+        self.resolver = Some(Box::new(move |publisher| Box::pin(resolver.run(publisher))));
+        self
+    }
+
+    /// Shown in errors, logs and snapshots. Default: the service, or the first backend.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder<C> {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Idle or connecting connections that the whole pool keeps beyond what is in use. Default 2; at most `maximum`.
+    pub fn spares(mut self, spares: usize) -> Builder<C> {
+        self.options.spares = spares;
+        self
+    }
+
+    /// Most connections the whole pool ever has, those of removed backends that are still in use aside. Default 16.
+    pub fn maximum(mut self, maximum: usize) -> Builder<C> {
+        self.options.maximum = maximum;
+        self
+    }
+
+    /// How long a claim may take in all, waiting and connecting included. Default 30 s; per claim with
+    /// [`Pool::claim_within`].
+    pub fn claim_timeout(mut self, claim_timeout: Duration) -> Builder<C> {
+        self.claim_timeout = claim_timeout;
+        self
+    }
+
+    /// More waiters than this are refused at once, with [`ClaimError::Full`](super::ClaimError::Full). Default none.
+    pub fn max_waiters(mut self, max_waiters: impl Into<Option<usize>>) -> Builder<C> {
+        self.options.max_waiters = max_waiters.into();
+        self
+    }
+
+    /// Attempts, timeouts and delays of connecting. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for everything.
+    /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2.
+    pub fn recovery(mut self, recovery: impl Into<Recovery>) -> Builder<C> {
+        self.options.recovery = recovery.into();
+        self
+    }
+
+    /// A connection beyond what the load and `spares` ask for is released after idling this long; `None` keeps it.
+    /// Default 60 s. Looked at every quarter of it, at least every minute, at most every second.
+    pub fn max_idle(mut self, max_idle: impl Into<Option<Duration>>) -> Builder<C> {
+        self.options.max_idle = max_idle.into();
+        self
+    }
+
+    /// A connection older than this is retired when it is not in use; `None` keeps it. Up to 20 % is taken off when it is
+    /// born, so that connections made together do not end together. Default 30 min.
+    pub fn max_lifetime(mut self, max_lifetime: impl Into<Option<Duration>>) -> Builder<C> {
+        self.options.max_lifetime = max_lifetime.into();
+        self
+    }
+
+    /// A connection is retired after so many claims. Default none.
+    pub fn max_uses(mut self, max_uses: impl Into<Option<u64>>) -> Builder<C> {
+        self.options.max_uses = max_uses.into();
+        self
+    }
+
+    /// An idle connection is [checked](Connect::check) in the background each time it has idled this long. Default off.
+    pub fn check_after(mut self, check_after: impl Into<Option<Duration>>) -> Builder<C> {
+        self.options.check_after = check_after.into();
+        self
+    }
+
+    /// How long a check, or an orderly close, may take. Default 3 s.
+    pub fn check_timeout(mut self, check_timeout: Duration) -> Builder<C> {
+        self.options.check_timeout = check_timeout;
+        self
+    }
+
+    /// Which idle connection a claim gets. Default [`Pick::LeastLoaded`].
+    pub fn pick(mut self, pick: Pick) -> Builder<C> {
+        self.options.pick = pick;
+        self
+    }
+
+    /// Connects under way to one backend at a time. Default 4. Until a backend has worked once it is always one.
+    pub fn connecting_per_backend(mut self, connecting_per_backend: usize) -> Builder<C> {
+        self.options.connecting_per_backend = connecting_per_backend;
+        self
+    }
+
+    /// How often the order in which backends are preferred is disturbed, so that many clients with few connections each do
+    /// not drift onto the same backends. Default 60 s.
+    pub fn decoherence(mut self, decoherence: Duration) -> Builder<C> {
+        self.options.decoherence = decoherence;
+        self
+    }
+
+    /// The tokio runtime that the pool lives on. Default: the one that `build` is called in.
+    pub fn runtime(mut self, runtime: Handle) -> Builder<C> {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Builds the pool, which starts connecting at once, in the background.
+    ///
+    /// # Errors
+    /// When an option makes no sense (the error names it), when nothing says who serves, or when there is no runtime.
+    pub fn build(self) -> Result<Pool<C>, BuildError> {
+        if self.claim_timeout.is_zero() {
+            return Err(OptionsError::new("claim_timeout", "must be above zero").into());
+        }
+        let machine = Machine::new(self.options, seed(), clock::now())?;
+        let resolve = self.resolver.ok_or(BuildError::NoResolver)?;
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
+        };
+        let shared = Arc::new(Shared::new(self.name.unwrap_or(self.default_name), self.connector, machine));
+        let (publisher, resolution) = Publisher::new();
+        let resolving = runtime.spawn(resolve(publisher)).abort_handle();
+        runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run());
+        Ok(Pool::new(shared, self.claim_timeout, runtime))
+    }
+}
+
+/// Chance for the machine, different in every pool and process.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+impl<C> fmt::Debug for Builder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("name", &self.name).field("options", &self.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,156 @@
+//! The guard that a caller holds: a connection, until it is dropped.
+
+use super::error::Cause;
+use super::shared::{Held, Shared};
+use crate::clock;
+use crate::connect::Connect;
+use carom_core::backend::Backend;
+use carom_core::pool::Outcome;
+use carom_core::slot::Life;
+use std::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection lent by a [`Pool`](super::Pool). Use it through `Deref`; dropping it gives it back.
+///
+/// Dropping never waits, spawns or needs a runtime. If it is dropped because its thread panics, the connection is closed,
+/// since nobody knows what state it is in.
+#[must_use = "dropping a claim gives the connection back"]
+pub struct Claim<C: Connect> {
+    shared: Arc<Shared<C>>,
+    /// `None` only while being consumed.
+    held: Option<Box<Held<C>>>,
+}
+
+impl<C: Connect> Claim<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>, held: Box<Held<C>>) -> Claim<C> {
+        Claim { shared, held: Some(held) }
+    }
+
+    /// Which backend this is connected to.
+    pub fn backend(&self) -> &Backend {
+        &self.held().backend
+    }
+
+    /// How long ago it was connected.
+    pub fn age(&self) -> Duration {
+        self.life().map_or(Duration::ZERO, |life| clock::now().saturating_duration_since(life.born()))
+    }
+
+    /// How often it has been claimed, this time included.
+    pub fn uses(&self) -> u64 {
+        self.life().map_or(0, |life| life.uses())
+    }
+
+    /// Closes the connection in an orderly way instead of giving it back. The backend is not blamed.
+    pub fn discard(mut self) {
+        if let Some(held) = self.held.take() {
+            self.give_back(held, Outcome::Discarded);
+        }
+    }
+
+    /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, and it looks
+    /// slow to [`Pick::LeastLoaded`](crate::Pick::LeastLoaded). The reason becomes the cause that failing claims report.
+    pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
+        if let Some(held) = self.held.take() {
+            let cause = Cause::Connect { backend: Arc::clone(&held.backend), error: reason.into().into() };
+            self.shared.step(|table| table.set_cause(cause));
+            self.give_up(held, Outcome::Failed);
+        }
+    }
+
+    /// Takes the connection out of the pool for good; the pool makes another if it needs one.
+    pub fn detach(mut self) -> C::Connection {
+        let Held { connection, slot, .. } =
+            *self.held.take().expect("a claim holds its connection until it is consumed");
+        let now = clock::now();
+        self.shared.step(|table| table.give_up(now, slot, Outcome::Detached));
+        connection
+    }
+
+    /// Asks whether the connection, which has idled for a while, is still open.
+    pub(crate) fn ask(&mut self) -> bool {
+        let held = self.held.as_mut().expect("a claim holds its connection until it is consumed");
+        self.shared.connector.is_open(&mut held.connection)
+    }
+
+    /// Ends a claim whose connection turned out closed.
+    pub(crate) fn end(mut self) {
+        if let Some(held) = self.held.take() {
+            self.give_up(held, Outcome::Ended);
+        }
+    }
+
+    fn held(&self) -> &Held<C> {
+        self.held.as_deref().expect("a claim holds its connection until it is consumed")
+    }
+
+    fn life(&self) -> Option<Life> {
+        self.shared.step(|table| table.machine.life(self.held().slot))
+    }
+
+    /// The connection goes back into the table.
+    #[cold]
+    fn give_back(&self, held: Box<Held<C>>, outcome: Outcome) {
+        let now = clock::now();
+        let orphan = self.shared.step(|table| table.give_back(now, held, outcome));
+        drop(orphan);
+    }
+
+    /// Drops the connection first and frees its slot then, so that there is never one too many.
+    #[cold]
+    fn give_up(&self, held: Box<Held<C>>, outcome: Outcome) {
+        let slot = held.slot;
+        // Whatever its own drop does, the slot must not be lost.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(held)));
+        let now = clock::now();
+        self.shared.step(|table| table.give_up(now, slot, outcome));
+        if dropped.is_err() {
+            tracing::warn!(pool = &*self.shared.name, "a connection panicked when it was dropped");
+        }
+    }
+}
+
+impl<C: Connect> Drop for Claim<C> {
+    fn drop(&mut self) {
+        let Some(mut held) = self.held.take() else { return };
+        if std::thread::panicking() {
+            return self.give_up(held, Outcome::Dropped);
+        }
+        let connector = &self.shared.connector;
+        match catch_unwind(AssertUnwindSafe(|| connector.is_open(&mut held.connection))) {
+            Ok(true) => {
+                if let Some(held) = self.shared.release_warm(held) {
+                    self.give_back(held, Outcome::Open);
+                }
+            }
+            Ok(false) | Err(_) => self.give_up(held, Outcome::Ended),
+        }
+    }
+}
+
+impl<C: Connect> Deref for Claim<C> {
+    type Target = C::Connection;
+
+    fn deref(&self) -> &C::Connection {
+        &self.held().connection
+    }
+}
+
+impl<C: Connect> DerefMut for Claim<C> {
+    fn deref_mut(&mut self) -> &mut C::Connection {
+        &mut self.held.as_mut().expect("a claim holds its connection until it is consumed").connection
+    }
+}
+
+impl<C: Connect> fmt::Debug for Claim<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim")
+            .field("pool", &self.shared.name)
+            .field("backend", self.backend())
+            .finish_non_exhaustive()
+    }
+}

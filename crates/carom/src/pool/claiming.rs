@@ -1,0 +1,141 @@
+//! The future of a claim: served at once, or in line until served, refused or dropped.
+
+use super::claim::Claim;
+use super::error::ClaimError;
+use super::shared::{Asking, Begun, Collected, Granted, Shared, Table, Withdrawn};
+use crate::clock;
+use crate::connect::Connect;
+use crate::sync::MutexGuard;
+use carom_core::waiters::{Place, WaiterId};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+/// A claim under way; see [`Pool::claim`](super::Pool::claim).
+///
+/// Cancel safety: dropping it at any time gives its place in line to whoever is next, and a connection that was already
+/// handed to it too.
+#[must_use = "a claim does nothing until it is awaited"]
+pub struct Claiming<'pool, C: Connect> {
+    shared: &'pool Arc<Shared<C>>,
+    asking: Asking,
+    progress: Progress,
+}
+
+enum Progress {
+    New,
+    InLine { waiter: WaiterId, since: Instant },
+    Over,
+}
+
+impl<'pool, C: Connect> Claiming<'pool, C> {
+    pub(crate) fn new(shared: &'pool Arc<Shared<C>>, asking: Asking) -> Claiming<'pool, C> {
+        Claiming { shared, asking, progress: Progress::New }
+    }
+
+    /// The long way; the lock is held already.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        mut table: MutexGuard<'pool, Table<C>>,
+        context: &Context<'_>,
+    ) -> Poll<Result<Claim<C>, ClaimError>> {
+        let shared = self.shared;
+        let first = clock::now();
+        let (mut now, mut again) = (first, None::<Place>);
+        loop {
+            let begun = table.begin(now, self.asking, again, context.waker(), &shared.name);
+            shared.unlock(table);
+            match begun {
+                Begun::Granted(granted) => match open(shared, granted) {
+                    Ok(claim) => {
+                        self.progress = Progress::Over;
+                        return Poll::Ready(Ok(claim));
+                    }
+                    Err(place) => {
+                        (now, again) = (clock::now(), Some(place));
+                        table = shared.lock();
+                    }
+                },
+                Begun::Waiting(waiter) => {
+                    self.progress = Progress::InLine { waiter, since: first };
+                    return Poll::Pending;
+                }
+                Begun::Refused(error) => {
+                    self.progress = Progress::Over;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn collect(
+        &mut self,
+        waiter: WaiterId,
+        since: Instant,
+        context: &Context<'_>,
+    ) -> Poll<Result<Claim<C>, ClaimError>> {
+        match self.shared.step(|table| table.collect(waiter, context.waker())) {
+            Collected::Nothing(_) => Poll::Pending,
+            Collected::Granted(held) => {
+                self.progress = Progress::Over;
+                Poll::Ready(Ok(Claim::new(Arc::clone(self.shared), held)))
+            }
+            Collected::Refused(refusal) => {
+                self.progress = Progress::Over;
+                let waited = clock::now().saturating_duration_since(since);
+                let name = &self.shared.name;
+                Poll::Ready(Err(self.shared.step(|table| table.explain(refusal, waited, name))))
+            }
+        }
+    }
+}
+
+/// Makes the guard, unless the connection has idled long enough to be asked and says that it is closed.
+pub(crate) fn open<C: Connect>(shared: &Arc<Shared<C>>, granted: Granted<C>) -> Result<Claim<C>, Place> {
+    let Granted { held, place, ask, watcher } = granted;
+    let mut claim = Claim::new(Arc::clone(shared), held);
+    if let Some(watcher) = watcher {
+        watcher.abort();
+    }
+    if ask && !claim.ask() {
+        claim.end();
+        return Err(place);
+    }
+    Ok(claim)
+}
+
+impl<C: Connect> Future for Claiming<'_, C> {
+    type Output = Result<Claim<C>, ClaimError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.progress {
+            Progress::New => {
+                let shared = self.shared;
+                let mut table = shared.lock();
+                match table.claim_warm(self.asking.site) {
+                    Some(held) => {
+                        drop(table);
+                        self.progress = Progress::Over;
+                        Poll::Ready(Ok(Claim::new(Arc::clone(shared), held)))
+                    }
+                    None => self.begin(table, context),
+                }
+            }
+            Progress::InLine { waiter, since } => self.collect(waiter, since, context),
+            Progress::Over => panic!("a claim was polled after it had ended"),
+        }
+    }
+}
+
+impl<C: Connect> Drop for Claiming<'_, C> {
+    fn drop(&mut self) {
+        let Progress::InLine { waiter, .. } = self.progress else { return };
+        match self.shared.step(|table| table.withdraw(waiter)) {
+            Withdrawn::Granted(held) => drop(Claim::new(Arc::clone(self.shared), held)),
+            Withdrawn::Waiting(_) | Withdrawn::Nothing => {}
+        }
+    }
+}

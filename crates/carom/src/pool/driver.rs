@@ -1,0 +1,340 @@
+//! The driver: one task per pool that does what the machine asks for and tells it what happened.
+//!
+//! Connects, checks and closes run as tasks of their own, so that none of them holds up another; watchers of idle
+//! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
+//! machine hears that it has ended when it really has.
+
+use super::error::{Cause, ConnectError, ResolverEnded};
+use super::shared::{Held, Shared};
+use crate::clock;
+use crate::connect::Connect;
+use crate::resolver::{Resolution, ResolverState};
+use carom_core::backend::Backend;
+use carom_core::pool::{Action, State};
+use carom_core::slot::SlotRef;
+use std::collections::HashMap;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+
+/// Finished tasks that are taken before the machine is asked again.
+const BATCH: usize = 64;
+
+pub(crate) struct Driver<C: Connect> {
+    shared: Arc<Shared<C>>,
+    tasks: JoinSet<Done<C>>,
+    by_id: HashMap<Id, Task>,
+    by_slot: HashMap<usize, (Id, AbortHandle)>,
+    watchers: JoinSet<SlotRef>,
+    resolution: watch::Receiver<Resolution>,
+    follows: bool,
+    resolving: AbortHandle,
+    published: State,
+}
+
+/// What a task is for.
+struct Task {
+    slot: SlotRef,
+    work: Work,
+    /// It was cut short: how the slot is to be named when it has ended.
+    cut: Option<SlotRef>,
+}
+
+#[derive(Clone)]
+enum Work {
+    Connect(Arc<Backend>),
+    Check(Arc<Backend>),
+    Close,
+}
+
+/// What a task brings back.
+enum Done<C: Connect> {
+    Connected(Result<C::Connection, C::Error>),
+    Checked(Box<Held<C>>, Result<(), C::Error>),
+    Closed,
+}
+
+impl<C: Connect> Driver<C> {
+    pub(crate) fn new(
+        shared: Arc<Shared<C>>,
+        resolution: watch::Receiver<Resolution>,
+        resolving: AbortHandle,
+    ) -> Driver<C> {
+        Driver {
+            shared,
+            tasks: JoinSet::new(),
+            by_id: HashMap::new(),
+            by_slot: HashMap::new(),
+            watchers: JoinSet::new(),
+            resolution,
+            follows: true,
+            resolving,
+            published: State::Starting,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let wake_at = self.turn();
+            if self.published == State::Stopped {
+                return;
+            }
+            // A pool without timers sleeps until something happens.
+            let far = Duration::from_secs(86_400 * 365);
+            let deadline = wake_at.unwrap_or_else(|| clock::now() + far);
+            tokio::select! {
+                () = self.shared.wake.notified() => {}
+                Some(joined) = self.tasks.join_next_with_id() => {
+                    self.finished(joined);
+                    for _ in 0..BATCH {
+                        let Some(joined) = self.tasks.try_join_next_with_id() else { break };
+                        self.finished(joined);
+                    }
+                }
+                Some(ended) = self.watchers.join_next() => self.watched(ended),
+                changed = self.resolution.changed(), if self.follows => self.resolved(changed.is_ok()),
+                () = tokio::time::sleep_until(deadline.into()) => {}
+            }
+        }
+    }
+
+    /// Lets the machine do what is due and does what it asks for; until when to sleep.
+    fn turn(&mut self) -> Option<Instant> {
+        let now = clock::now();
+        let mut actions = Vec::new();
+        let (wake_at, state) = self.shared.driver_step(|table| {
+            table.machine.handle_timeout(now);
+            actions.extend(std::iter::from_fn(|| table.machine.poll_action()));
+            (table.machine.arm(), table.machine.state())
+        });
+        for action in actions {
+            self.perform(action);
+        }
+        self.publish(state);
+        wake_at
+    }
+
+    fn publish(&mut self, state: State) {
+        let before = std::mem::replace(&mut self.published, state);
+        if before == state {
+            return;
+        }
+        let pool = &*self.shared.name;
+        match state {
+            State::Failed => {
+                let cause = self.shared.driver_step(|table| table.cause().map(Cause::to_string)).unwrap_or_default();
+                tracing::warn!(pool, ?before, cause, "pool has failed");
+            }
+            State::Stopping => self.resolving.abort(),
+            State::Starting | State::Running | State::Stopped => {}
+        }
+        tracing::info!(pool, ?before, ?state, "pool changed state");
+        self.shared.lifecycle.send_replace(state);
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Connect { slot, backend } => self.connect(slot, backend),
+            Action::Check { slot } => self.check(slot),
+            Action::Watch { slot } => self.watch(slot),
+            Action::Close { slot, goodbye } => self.close(slot, goodbye),
+            Action::Abandon { task, slot, timed_out } => self.abandon(task, slot, timed_out),
+        }
+    }
+
+    fn connect(&mut self, slot: SlotRef, backend: Arc<Backend>) {
+        let (shared, address) = (Arc::clone(&self.shared), Arc::clone(&backend));
+        self.spawn(
+            slot,
+            Work::Connect(backend),
+            async move { Done::Connected(shared.connector.connect(&address).await) },
+        );
+    }
+
+    fn check(&mut self, slot: SlotRef) {
+        let Some(mut held) = self.take(slot) else { return };
+        let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
+        self.spawn(slot, Work::Check(backend), async move {
+            let result = shared.connector.check(&mut held.connection).await;
+            Done::Checked(held, result)
+        });
+    }
+
+    fn close(&mut self, slot: SlotRef, goodbye: bool) {
+        match self.take(slot) {
+            Some(held) if goodbye => {
+                let shared = Arc::clone(&self.shared);
+                self.spawn(slot, Work::Close, async move {
+                    shared.connector.close(held.connection).await;
+                    Done::Closed
+                });
+            }
+            held => {
+                drop(held);
+                self.ended(slot);
+            }
+        }
+    }
+
+    /// Aborts what is under way for a slot, if it has not ended already.
+    fn abandon(&mut self, task: SlotRef, slot: SlotRef, timed_out: Option<Duration>) {
+        let Some((id, abort)) = self.by_slot.get(&task.index()) else { return self.ended(slot) };
+        let Some(known) = self.by_id.get_mut(id).filter(|known| known.slot == task) else { return self.ended(slot) };
+        known.cut = Some(slot);
+        abort.abort();
+        let work = known.work.clone();
+        if let Some(timeout) = timed_out {
+            match work {
+                Work::Connect(backend) => self.note(&backend, Arc::new(ConnectError::ConnectTimedOut(timeout))),
+                Work::Check(backend) => self.note(&backend, Arc::new(ConnectError::CheckTimedOut(timeout))),
+                Work::Close => {}
+            }
+        }
+    }
+
+    /// Watches an idle connection for its end, unless it is not idling any more.
+    fn watch(&mut self, slot: SlotRef) {
+        let (shared, watchers) = (&self.shared, &mut self.watchers);
+        shared.driver_step(|table| {
+            let connection = table.look(slot)?;
+            let closed = catch_unwind(AssertUnwindSafe(|| shared.connector.closed(connection))).ok()?;
+            // A future without any state knows no connection: it is the default, which never ends.
+            if size_of_val(&closed) > 0 {
+                let watching = watchers.spawn(async move {
+                    closed.await;
+                    slot
+                });
+                table.set_watcher(slot, watching);
+            }
+            Some(())
+        });
+    }
+
+    fn spawn(&mut self, slot: SlotRef, work: Work, future: impl Future<Output = Done<C>> + Send + 'static) {
+        let abort = self.tasks.spawn(future);
+        self.by_id.insert(abort.id(), Task { slot, work, cut: None });
+        self.by_slot.insert(slot.index(), (abort.id(), abort));
+    }
+
+    /// Takes a slot's connection out of the table.
+    fn take(&mut self, slot: SlotRef) -> Option<Box<Held<C>>> {
+        let (held, watcher) = self.shared.driver_step(|table| table.take(slot));
+        if let Some(watcher) = watcher {
+            watcher.abort();
+        }
+        held
+    }
+
+    fn finished(&mut self, joined: Result<(Id, Done<C>), JoinError>) {
+        let (id, done) = match joined {
+            Ok((id, done)) => (id, Some(done)),
+            Err(error) => (error.id(), None),
+        };
+        let Some(Task { slot, work, cut }) = self.by_id.remove(&id) else { return };
+        self.by_slot.remove(&slot.index());
+        if let Some(slot) = cut {
+            // Whatever it brought is not wanted any more, and must be gone before the slot is free.
+            drop(done);
+            return self.ended(slot);
+        }
+        match (work, done) {
+            (Work::Connect(backend), Some(Done::Connected(Ok(connection)))) => {
+                self.connected(slot, backend, connection)
+            }
+            (Work::Connect(backend), Some(Done::Connected(Err(error)))) => {
+                self.connect_failed(slot, &backend, Arc::new(error));
+            }
+            (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
+            (Work::Check(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
+            (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
+                drop(held);
+                self.check_failed(slot, &backend, Arc::new(error));
+            }
+            (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
+            (Work::Close, _) => self.ended(slot),
+        }
+    }
+
+    fn connected(&mut self, slot: SlotRef, backend: Arc<Backend>, connection: C::Connection) {
+        tracing::debug!(pool = &*self.shared.name, %backend, "connected");
+        let now = clock::now();
+        let held = Box::new(Held { connection, backend, slot });
+        self.shared.driver_step(|table| {
+            table.clear_cause(&held.backend);
+            table.put(slot, held);
+            table.machine.handle_connected(now, slot);
+        });
+    }
+
+    fn connect_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
+        self.note(backend, error);
+        let now = clock::now();
+        self.shared.driver_step(|table| table.machine.handle_connect_failed(now, slot));
+    }
+
+    fn check_passed(&mut self, slot: SlotRef, held: Box<Held<C>>) {
+        let now = clock::now();
+        self.shared.driver_step(|table| {
+            table.put(slot, held);
+            table.machine.handle_checked(now, slot, true);
+        });
+    }
+
+    fn check_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
+        self.note(backend, error);
+        let now = clock::now();
+        self.shared.driver_step(|table| table.machine.handle_checked(now, slot, false));
+    }
+
+    fn ended(&mut self, slot: SlotRef) {
+        let now = clock::now();
+        self.shared.driver_step(|table| table.machine.handle_closed(now, slot));
+    }
+
+    fn watched(&mut self, ended: Result<SlotRef, JoinError>) {
+        // A watcher that was aborted, or whose `closed` panicked, has nothing to say.
+        let Ok(slot) = ended else { return };
+        let now = clock::now();
+        self.shared.driver_step(|table| table.machine.handle_ended(now, slot));
+    }
+
+    /// Keeps the last real error, for whoever fails because of it.
+    fn note(&self, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
+        tracing::debug!(pool = &*self.shared.name, %backend, %error, "backend failed");
+        let cause = Cause::Connect { backend: Arc::clone(backend), error };
+        self.shared.driver_step(|table| table.set_cause(cause));
+    }
+
+    fn resolved(&mut self, published: bool) {
+        self.follows = published;
+        let resolution = self.resolution.borrow_and_update().clone();
+        let now = clock::now();
+        let error = match (resolution.state, resolution.last_error) {
+            (ResolverState::Starting, None) if !published => Some(Arc::new(ResolverEnded) as _),
+            (_, error) => error,
+        };
+        self.shared.driver_step(|table| {
+            match &error {
+                Some(error) => table.set_cause(Cause::Resolve { error: Arc::clone(error) }),
+                None => table.clear_resolver_cause(),
+            }
+            match resolution.state {
+                ResolverState::Running => table.machine.handle_backends(now, &resolution.backends),
+                ResolverState::Failed => table.machine.handle_resolver_failed(),
+                ResolverState::Starting if !published => table.machine.handle_resolver_failed(),
+                ResolverState::Starting => {}
+            }
+        });
+    }
+}
+
+/// The runtime may end at any time, and the driver with it: nobody may be left waiting.
+impl<C: Connect> Drop for Driver<C> {
+    fn drop(&mut self) {
+        self.resolving.abort();
+        self.shared.abandon();
+    }
+}

@@ -1,0 +1,260 @@
+//! Why a claim, or building a pool, failed.
+
+use carom_core::backend::Backend;
+use carom_core::pool::OptionsError;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a claim was not granted.
+///
+/// `source()` is the last real error: what connecting (or the resolver) said, as the connector returned it, so that it can
+/// be downcast.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The deadline passed before a connection was free.
+    #[non_exhaustive]
+    TimedOut {
+        /// How long the claim waited.
+        waited: Duration,
+        /// The pool at that moment, and why connecting failed last.
+        summary: Box<Summary>,
+    },
+    /// No backend is known, and the claim was made with `error_on_empty`.
+    #[non_exhaustive]
+    NoBackends {
+        /// The pool at that moment, and what the resolver said last.
+        summary: Box<Summary>,
+    },
+    /// Every known backend is dead. Dead backends keep being tried; one that answers ends this.
+    #[non_exhaustive]
+    Failed {
+        /// How many backends are dead.
+        dead: usize,
+        /// How many are known.
+        known: usize,
+        /// The pool at that moment, and why connecting failed last.
+        summary: Box<Summary>,
+    },
+    /// As many wait as `max_waiters` allows.
+    #[non_exhaustive]
+    Full {
+        /// The pool at that moment.
+        summary: Box<Summary>,
+    },
+    /// Nothing is idle; [`try_claim`](super::Pool::try_claim) does not wait.
+    Busy,
+    /// The pool is closed, or the runtime it lived on has ended.
+    #[non_exhaustive]
+    Closed {
+        /// The name of the pool.
+        pool: Arc<str>,
+    },
+}
+
+/// A pool's figures when a claim failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The name of the pool.
+    pub pool: Arc<str>,
+    /// Slots in all.
+    pub total: usize,
+    /// Connections nobody uses.
+    pub idle: usize,
+    /// Connections in use.
+    pub busy: usize,
+    /// Slots on their way to a connection.
+    pub connecting: usize,
+    /// Most slots there may be.
+    pub maximum: usize,
+    /// Claims still in line.
+    pub waiting: usize,
+    /// Claims that were ahead of this one in line.
+    pub ahead: usize,
+    /// Dead backends.
+    pub dead: usize,
+    /// Known backends.
+    pub known: usize,
+    /// The last real error.
+    pub cause: Option<Cause>,
+}
+
+/// The last real error a pool met.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Connecting to, checking, or using a backend failed.
+    #[non_exhaustive]
+    Connect {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What the connector said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// The resolver could not say who serves.
+    #[non_exhaustive]
+    Resolve {
+        /// What it said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+}
+
+impl Cause {
+    fn error(&self) -> &(dyn Error + 'static) {
+        match self {
+            Cause::Connect { error, .. } | Cause::Resolve { error } => &**error,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {error}"),
+            Cause::Resolve { error } => write!(f, "last resolver error: {error}"),
+        }
+    }
+}
+
+impl Summary {
+    fn figures(&self) -> String {
+        let mut parts =
+            vec![format!("{} busy of {}", self.busy, self.maximum), format!("{} waiting ahead", self.ahead)];
+        if self.idle > 0 {
+            parts.push(format!("{} idle", self.idle));
+        }
+        if self.connecting > 0 {
+            parts.push(format!("{} connecting", self.connecting));
+        }
+        match (self.dead, self.known) {
+            (_, 0) => parts.push("no backends known".into()),
+            (0, _) => {}
+            (dead, known) => parts.push(format!("{dead} of {known} backends dead")),
+        }
+        parts.join(", ")
+    }
+
+    fn because(&self) -> String {
+        self.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClaimError::TimedOut { waited, summary } => {
+                let rounded = Duration::from_millis(waited.as_millis() as u64);
+                let (pool, figures) = (&summary.pool, summary.figures());
+                write!(f, "timed out after {rounded:?} waiting for `{pool}` ({figures}){}", summary.because())
+            }
+            ClaimError::NoBackends { summary } => {
+                write!(f, "no backends are known for `{}`{}", summary.pool, summary.because())
+            }
+            ClaimError::Failed { known: 0, summary, .. } => {
+                write!(f, "`{}` has failed: no backends are known{}", summary.pool, summary.because())
+            }
+            ClaimError::Failed { dead, known, summary } => {
+                write!(f, "`{}` has failed: {dead} of {known} backends dead{}", summary.pool, summary.because())
+            }
+            ClaimError::Full { summary } => {
+                write!(f, "`{}` is full: {} are waiting already{}", summary.pool, summary.waiting, summary.because())
+            }
+            ClaimError::Busy => write!(f, "no connection is idle"),
+            ClaimError::Closed { pool } => write!(f, "`{pool}` is closed"),
+        }
+    }
+}
+
+impl Error for ClaimError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ClaimError::TimedOut { summary, .. }
+            | ClaimError::NoBackends { summary }
+            | ClaimError::Failed { summary, .. }
+            | ClaimError::Full { summary } => summary.cause.as_ref().map(Cause::error),
+            ClaimError::Busy | ClaimError::Closed { .. } => None,
+        }
+    }
+}
+
+/// Why connecting failed when it was not the connector that said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// It took longer than the recovery policy allows.
+    #[error("connecting timed out after {0:?}")]
+    ConnectTimedOut(Duration),
+    /// The check took longer than `check_timeout`.
+    #[error("the check timed out after {0:?}")]
+    CheckTimedOut(Duration),
+    /// The connector panicked.
+    #[error("the connector panicked")]
+    Panicked,
+}
+
+/// A resolver that ended before it said anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the resolver ended without an answer")]
+pub struct ResolverEnded;
+
+/// Why a pool could not be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// An option makes no sense.
+    #[error("{0}")]
+    Option(#[from] OptionsError),
+    /// Nothing says who serves.
+    #[error("nothing says who serves: give `backends` or a `resolver`")]
+    NoResolver,
+    /// There is no tokio runtime here, and none was named.
+    #[error("no tokio runtime here: build inside one, or name one with `runtime`")]
+    NoRuntime,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(cause: Option<Cause>) -> Box<Summary> {
+        Box::new(Summary {
+            pool: "orders".into(),
+            total: 16,
+            idle: 0,
+            busy: 16,
+            connecting: 0,
+            maximum: 16,
+            waiting: 4,
+            ahead: 3,
+            dead: 0,
+            known: 3,
+            cause,
+        })
+    }
+
+    #[test]
+    fn a_timeout_names_the_pool_the_counts_and_the_cause() {
+        let error: Arc<dyn Error + Send + Sync> = Arc::new(std::io::Error::other("password rejected"));
+        let backend = Arc::new(Backend::fixed("10.0.0.2:5432".parse().unwrap()));
+        let timed_out = ClaimError::TimedOut {
+            waited: Duration::from_micros(30_000_123),
+            summary: summary(Some(Cause::Connect { backend, error })),
+        };
+        assert_eq!(
+            timed_out.to_string(),
+            "timed out after 30s waiting for `orders` (16 busy of 16, 3 waiting ahead); \
+             last connect error: 10.0.0.2:5432: password rejected"
+        );
+        let source = timed_out.source().unwrap();
+        assert!(source.downcast_ref::<std::io::Error>().is_some(), "the connector's own error can be downcast");
+    }
+
+    #[test]
+    fn a_claim_result_stays_small() {
+        // It is moved on every claim, errors or not.
+        assert!(size_of::<ClaimError>() <= 32, "{}", size_of::<ClaimError>());
+    }
+}

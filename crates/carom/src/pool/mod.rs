@@ -1,0 +1,265 @@
+//! Pools: connections lent to one user at a time.
+//!
+//! A [`Pool`] keeps a few connections more than are in use, spread over the backends of a service. Claims are served in
+//! order, by direct hand-off. Backends that fail are tried less and less, declared dead, watched, and used again when
+//! they answer. When a claim fails, its error says why.
+//!
+//! ```
+//! use carom::{Backend, ClaimError, Pool, connect_fn};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Connections can be anything; here, just the name of the backend they lead to.
+//! let connector = connect_fn(|backend: Backend| async move { Ok::<_, std::io::Error>(backend.to_string()) });
+//! let nodes: Vec<std::net::SocketAddr> = vec!["10.0.0.1:80".parse()?, "10.0.0.2:80".parse()?];
+//! let pool = Pool::builder(connector).name("orders").backends(nodes).spares(1).maximum(2).build()?;
+//!
+//! let one = pool.claim().await?;
+//! let other = pool.claim().await?;
+//! assert_ne!(*one, *other); // spread over both
+//!
+//! let error = pool.claim_within(Duration::from_millis(10)).await.unwrap_err();
+//! assert!(matches!(error, ClaimError::TimedOut { .. }));
+//! println!("{error}"); // timed out after 10ms waiting for `orders` (2 busy of 2, 0 waiting ahead)
+//! # Ok(()) }
+//! ```
+
+mod builder;
+mod claim;
+mod claiming;
+mod driver;
+mod error;
+mod shared;
+
+pub use builder::Builder;
+pub use carom_core::pool::State;
+pub use claim::Claim;
+pub use claiming::Claiming;
+pub use error::{BuildError, Cause, ClaimError, ConnectError, ResolverEnded, Summary};
+pub use shared::Outstanding;
+
+use crate::clock;
+use crate::connect::Connect;
+use carom_core::pool::{OptionsError, Request};
+use shared::{Asking, Shared};
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// Lends connections to a service of many nodes. See the [module](self).
+///
+/// Cheap to clone; all clones are the same pool. Dropping the last one closes it.
+pub struct Pool<C: Connect> {
+    owner: Arc<Owner<C>>,
+}
+
+/// What all handles of a pool own together; the last one to go closes it.
+struct Owner<C: Connect> {
+    shared: Arc<Shared<C>>,
+    claim_timeout: Duration,
+    runtime: Handle,
+}
+
+/// What a claim wants beyond the defaults; for [`Pool::claim_with`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct ClaimOptions {
+    timeout: Option<Duration>,
+    error_on_empty: bool,
+}
+
+impl ClaimOptions {
+    /// How long the claim may take in all. Default: the pool's `claim_timeout`.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> ClaimOptions {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// While no backend is known, fail at once with [`ClaimError::NoBackends`] instead of waiting for one. Default false.
+    #[must_use]
+    pub fn error_on_empty(mut self, error_on_empty: bool) -> ClaimOptions {
+        self.error_on_empty = error_on_empty;
+        self
+    }
+}
+
+impl<C: Connect> Pool<C> {
+    /// Starts building a pool that makes its connections with `connector`.
+    pub fn builder(connector: C) -> Builder<C> {
+        Builder::new(connector)
+    }
+
+    fn new(shared: Arc<Shared<C>>, claim_timeout: Duration, runtime: Handle) -> Pool<C> {
+        Pool { owner: Arc::new(Owner { shared, claim_timeout, runtime }) }
+    }
+
+    /// Claims a connection: an idle one at once, otherwise the first that is free when everyone who came before has been
+    /// served. Ends within `claim_timeout`, counted from the first poll.
+    ///
+    /// Cancel safe: dropping the future gives up the place in line, and passes on what was already handed over.
+    ///
+    /// # Errors
+    /// [`ClaimError`] says why, with the last real error as its source.
+    #[track_caller]
+    pub fn claim(&self) -> Claiming<'_, C> {
+        self.claim_with(ClaimOptions::default())
+    }
+
+    /// Claims a connection within a timeout of its own. See [`Pool::claim`].
+    #[track_caller]
+    pub fn claim_within(&self, timeout: Duration) -> Claiming<'_, C> {
+        self.claim_with(ClaimOptions::default().timeout(timeout))
+    }
+
+    /// Claims a connection with options of its own. See [`Pool::claim`].
+    #[track_caller]
+    pub fn claim_with(&self, options: ClaimOptions) -> Claiming<'_, C> {
+        let request = Request {
+            timeout: options.timeout.unwrap_or(self.owner.claim_timeout),
+            error_on_empty: options.error_on_empty,
+        };
+        Claiming::new(&self.owner.shared, Asking { request, site: Location::caller() })
+    }
+
+    /// Claims an idle connection, or fails at once.
+    ///
+    /// # Errors
+    /// [`ClaimError::Busy`] when nothing is idle, [`ClaimError::Failed`] or [`ClaimError::Closed`] in those states.
+    #[track_caller]
+    pub fn try_claim(&self) -> Result<Claim<C>, ClaimError> {
+        let (shared, site) = (&self.owner.shared, Location::caller());
+        loop {
+            let granted = shared.step(|table| table.try_begin(clock::now(), site, &shared.name))?;
+            if let Ok(claim) = claiming::open(shared, granted) {
+                return Ok(claim);
+            }
+        }
+    }
+
+    /// The name shown in errors, logs and snapshots.
+    pub fn name(&self) -> &str {
+        &self.owner.shared.name
+    }
+
+    /// Where the pool is in its life.
+    pub fn state(&self) -> State {
+        self.owner.shared.step(|table| table.machine.state())
+    }
+
+    /// Follows [`Pool::state`]: the latest state wins.
+    pub fn states(&self) -> watch::Receiver<State> {
+        self.owner.shared.lifecycle.subscribe()
+    }
+
+    /// A copy of the pool's state for people; all figures are of one moment.
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = &self.owner.shared;
+        let (pool, cause) = shared.step(|table| (table.machine.snapshot(), table.cause().cloned()));
+        Snapshot { name: Arc::clone(&shared.name), pool, cause }
+    }
+
+    /// Changes how many connections are kept and how many there may be. Lent ones above a new maximum are closed as they
+    /// come back.
+    ///
+    /// # Errors
+    /// When the sizes make no sense; nothing is changed then.
+    pub fn resize(&self, spares: usize, maximum: usize) -> Result<(), OptionsError> {
+        self.owner.shared.step(|table| table.machine.resize(clock::now(), spares, maximum))
+    }
+
+    /// Closes the pool: waiters fail with [`ClaimError::Closed`], so does every later claim; idle connections are closed
+    /// now, lent ones when they come back. Does not wait; see [`Pool::drain`].
+    pub fn close(&self) {
+        self.owner.close();
+    }
+
+    /// Closes the pool and waits until everything has come back and is closed, or until the deadline. Takes a
+    /// `std::time::Instant` or tokio's.
+    ///
+    /// Cancel safe: the pool stays closed.
+    pub async fn drain(&self, deadline: impl Into<tokio::time::Instant>) -> Drained {
+        self.close();
+        let mut states = self.states();
+        let sleep = {
+            // The caller may be on another runtime, or on none.
+            let _context = self.owner.runtime.enter();
+            tokio::time::sleep_until(deadline.into())
+        };
+        tokio::select! {
+            biased;
+            _ = states.wait_for(|state| *state == State::Stopped) => Drained { left: Vec::new() },
+            () = sleep => Drained { left: self.owner.shared.outstanding(clock::now()) },
+        }
+    }
+}
+
+/// What [`Pool::drain`] could not wait for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Drained {
+    /// What was still lent at the deadline.
+    pub left: Vec<Outstanding>,
+}
+
+impl Drained {
+    /// Whether everything had come back.
+    pub fn is_complete(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+/// `drained`, or one line for each claim that was still out.
+impl fmt::Display for Drained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.left.is_empty() {
+            return write!(f, "drained");
+        }
+        write!(f, "{} still lent:", self.left.len())?;
+        for Outstanding { backend, site, lent_for } in &self.left {
+            write!(f, "\n  {backend}, claimed at {site} {lent_for:?} ago")?;
+        }
+        Ok(())
+    }
+}
+
+/// A pool at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its state and figures.
+    pub pool: carom_core::pool::Snapshot,
+    /// The last real error that still matters.
+    pub cause: Option<Cause>,
+}
+
+impl<C: Connect> Owner<C> {
+    fn close(&self) {
+        self.shared.step(|table| table.machine.close(clock::now()));
+    }
+}
+
+impl<C: Connect> Drop for Owner<C> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<C: Connect> Clone for Pool<C> {
+    fn clone(&self) -> Pool<C> {
+        Pool { owner: Arc::clone(&self.owner) }
+    }
+}
+
+impl<C: Connect> fmt::Debug for Pool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (state, counts) = self.owner.shared.step(|table| (table.machine.state(), table.machine.counts()));
+        f.debug_struct("Pool").field("name", &self.name()).field("state", &state).field("counts", &counts).finish()
+    }
+}

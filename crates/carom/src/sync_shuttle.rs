@@ -1,0 +1,3 @@
+//! The lock that shared state stands behind, as one whose schedules a test explores.
+
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};

@@ -1,0 +1,353 @@
+//! The TCP connector: [`Tcp`] opens sockets, [`Stream`] is such a socket as a claim lends it.
+//!
+//! A closure around `TcpStream::connect` makes connections too, but cannot tell that one has ended. This connector asks
+//! the system before a connection is lent again, and watches it while it idles: a socket that the far side has closed or
+//! reset is out of the pool before anyone can claim it. So is one with bytes waiting that nobody asked for, which are
+//! the late reply to an earlier request and would be taken for the reply to the next.
+//!
+//! ```
+//! use carom::Backend;
+//! use carom::connect::Connect;
+//! use carom::tcp::Tcp;
+//! use tokio::net::TcpListener;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let backend = Backend::fixed(listener.local_addr()?);
+//!
+//! let tcp = Tcp::default();
+//! let mut stream = tcp.connect(&backend).await?;
+//! assert!(tcp.is_open(&mut stream));
+//!
+//! let (far_side, _) = listener.accept().await?;
+//! drop(far_side);
+//! tcp.closed(&stream).await;
+//! assert!(!tcp.is_open(&mut stream));
+//! # Ok(()) }) }
+//! ```
+//!
+//! A stream reads and writes as tokio's own does:
+//!
+//! ```no_run
+//! use carom::Pool;
+//! use carom::tcp::Tcp;
+//! use std::net::SocketAddr;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = Pool::builder(Tcp::default())
+//!     .backends(["10.0.0.1:7000".parse::<SocketAddr>()?, "10.0.0.2:7000".parse()?])
+//!     .build()?;
+//! let mut stream = pool.claim().await?;
+//! stream.write_all(b"ping\n").await?;
+//! let mut reply = [0; 5];
+//! stream.read_exact(&mut reply).await?;
+//! # Ok(()) }
+//! ```
+
+use crate::connect::Connect;
+use carom_core::backend::Backend;
+use socket2::{SockRef, TcpKeepalive};
+use std::future::{Future, ready};
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+/// How often the end is looked for behind bytes that wait unread: the system reports nothing new until they are read.
+const END_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Opens TCP connections.
+///
+/// It bounds nothing in time: the pool's recovery policy says how long a connect may take. `check` keeps its default, as
+/// TCP alone has no round trip to offer.
+#[derive(Clone, Debug)]
+pub struct Tcp {
+    nodelay: bool,
+    keepalive: Option<Duration>,
+    server_first: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Tcp {
+        Tcp { nodelay: true, keepalive: None, server_first: false }
+    }
+}
+
+impl Tcp {
+    /// Whether small writes are sent at once (`TCP_NODELAY`) and not held back to be joined with later ones. Default:
+    /// true. [`Stream::set_nodelay`] changes it for one connection, and for good: a release does not undo it.
+    #[must_use]
+    pub fn nodelay(mut self, nodelay: bool) -> Tcp {
+        self.nodelay = nodelay;
+        self
+    }
+
+    /// After how much silence the system probes whether the far side is still there, and how long after each probe it
+    /// sends the next (where the system lets that be set). After some unanswered probes (9 on Linux) the connection ends
+    /// with an error, which [`closed`](Connect::closed) and [`is_open`](Connect::is_open) then see; without probes a host
+    /// that vanished is only noticed by using it, or by the pool's `check_after`.
+    ///
+    /// In whole seconds, rounded up. Default: off (`None`). What the system does not allow (on Linux: zero, or over
+    /// 32767 s) fails each connect with [`ErrorKind::InvalidInput`].
+    #[must_use]
+    pub fn keepalive(mut self, keepalive: impl Into<Option<Duration>>) -> Tcp {
+        self.keepalive = keepalive.into();
+        self
+    }
+
+    /// Whether the far side may send without being asked: greetings, notices. Default: false, and a connection with bytes
+    /// waiting counts as ended when it is released or idles.
+    ///
+    /// If true, waiting bytes are left for the next user. They also hide what comes after them, so an end behind them is
+    /// noticed within a second or so rather than at once, and a late reply to an earlier request is not noticed at all.
+    #[must_use]
+    pub fn server_first(mut self, server_first: bool) -> Tcp {
+        self.server_first = server_first;
+        self
+    }
+}
+
+impl Connect for Tcp {
+    type Connection = Stream;
+    type Error = io::Error;
+
+    /// Cancel safety: dropping the future closes the socket.
+    async fn connect(&self, backend: &Backend) -> io::Result<Stream> {
+        let socket = TcpStream::connect(backend.socket_addr()).await?;
+        refuse_itself(&socket, backend.socket_addr())?;
+        if self.nodelay {
+            socket.set_nodelay(true)?;
+        }
+        if let Some(silence) = self.keepalive {
+            set_keepalive(&socket, silence)?;
+        }
+        Ok(Stream { socket: Arc::new(socket) })
+    }
+
+    /// Asks the system itself: what tokio remembers of the socket may be older than its end.
+    fn is_open(&self, stream: &mut Stream) -> bool {
+        match SockRef::from(&*stream.socket).peek(&mut [MaybeUninit::uninit()]) {
+            Ok(0) => false,
+            Ok(_) => self.server_first && !stream.end_was_seen(),
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+
+    /// Cancel safety: the future consumes no bytes; dropping it leaves the stream as it was.
+    fn closed(&self, stream: &Stream) -> impl Future<Output = ()> + Send + 'static {
+        let socket = Arc::clone(&stream.socket);
+        let server_first = self.server_first;
+        async move {
+            loop {
+                match socket.peek(&mut [0]).await {
+                    Ok(waiting) if waiting > 0 && server_first => {}
+                    Ok(_) | Err(_) => return,
+                }
+                // Every further peek shows the same bytes at once: only the readiness tells of an end behind them.
+                match socket.ready(Interest::READABLE).await {
+                    Ok(readiness) if !readiness.is_read_closed() => sleep(END_INTERVAL).await,
+                    Ok(_) | Err(_) => return,
+                }
+            }
+        }
+    }
+
+    /// Ends the sending side, so that the far side sees the end even if a watcher still holds the socket, then drops.
+    fn close(&self, stream: Stream) -> impl Future<Output = ()> + Send {
+        // An error means that the connection has ended already.
+        let _ = stream.end_sending();
+        drop(stream);
+        ready(())
+    }
+}
+
+/// A TCP connection: [`TcpStream`], in a form that can be watched for its end while it idles.
+///
+/// It is shared with the futures of [`closed`](Connect::closed), and the socket is closed when the last of them and the
+/// stream are gone. Reading and writing is for the stream's owner alone, as everywhere in tokio.
+#[derive(Debug)]
+pub struct Stream {
+    socket: Arc<TcpStream>,
+}
+
+impl Stream {
+    /// The address of the far side.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
+    /// The address of this side.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Whether small writes are sent at once, from now on. See [`Tcp::nodelay`].
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.socket.set_nodelay(nodelay)
+    }
+
+    /// The socket, for everything else that can be asked of it.
+    pub fn get_ref(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// The socket alone. Gives the stream back while it is watched: while a future of [`closed`](Connect::closed) lives.
+    pub fn into_inner(self) -> Result<TcpStream, Stream> {
+        Arc::try_unwrap(self.socket).map_err(|socket| Stream { socket })
+    }
+
+    /// Whether tokio has been told of the end. Also true when the runtime that would be told is gone.
+    fn end_was_seen(&self) -> bool {
+        match pin!(self.socket.ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(readiness)) => readiness.is_read_closed(),
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
+    }
+
+    /// What `TcpStream` does at shutdown, without its `&mut`: a socket that has been reset is not an error.
+    fn end_sending(&self) -> io::Result<()> {
+        match SockRef::from(&*self.socket).shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A claimed stream is not watched, and tokio's own reading neither zeroes the buffer nor asks twice.
+        if let Some(socket) = Arc::get_mut(&mut self.socket) {
+            return Pin::new(socket).poll_read(cx, buf);
+        }
+        loop {
+            ready!(self.socket.poll_read_ready(cx))?;
+            match self.socket.try_read(buf.initialize_unfilled()) {
+                Ok(count) => {
+                    buf.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                // The readiness was stale and is now cleared: wait for the next.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_try_write(cx, |socket| socket.try_write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_try_write(cx, |socket| socket.try_write_vectored(bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Nothing is held back on this side.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the sending side; what the far side still sends can be read.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.end_sending())
+    }
+}
+
+impl Stream {
+    fn poll_try_write(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.socket.poll_write_ready(cx))?;
+            match write(&self.socket) {
+                // The readiness was stale and is now cleared: wait for the next.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+/// Fails when a socket is connected to itself: TCP allows that, and it happens to those who keep trying a local port that
+/// nobody listens on, once the system picks that very port for their own side.
+fn refuse_itself(socket: &TcpStream, backend: SocketAddr) -> io::Result<()> {
+    if socket.local_addr()? == backend {
+        return Err(io::Error::new(ErrorKind::ConnectionRefused, "nobody listens: the socket connected to itself"));
+    }
+    Ok(())
+}
+
+fn set_keepalive(socket: &TcpStream, silence: Duration) -> io::Result<()> {
+    let seconds = silence.as_secs().saturating_add((silence.subsec_nanos() > 0).into());
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(seconds));
+    #[cfg(any(target_vendor = "apple", target_os = "android", target_os = "linux", target_os = "windows"))]
+    let keepalive = keepalive.with_interval(Duration::from_secs(seconds));
+    SockRef::from(socket)
+        .set_tcp_keepalive(&keepalive)
+        .map_err(|error| io::Error::new(error.kind(), format!("keepalive of {silence:?} is not allowed by the system")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[tokio::test]
+    async fn a_socket_connected_to_itself_is_refused() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
+        let socket = socket.connect(address).await.unwrap();
+        assert_eq!(refuse_itself(&socket, address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn options_reach_the_socket() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let backend = Backend::fixed(listener.local_addr().unwrap());
+
+        let stream = Tcp::default().connect(&backend).await.unwrap();
+        assert!(stream.get_ref().nodelay().unwrap());
+        assert!(!SockRef::from(stream.get_ref()).keepalive().unwrap());
+
+        let tcp = Tcp::default().nodelay(false).keepalive(Duration::from_millis(1500));
+        let stream = tcp.connect(&backend).await.unwrap();
+        assert!(!stream.get_ref().nodelay().unwrap());
+        assert!(SockRef::from(stream.get_ref()).keepalive().unwrap());
+
+        let stream = tcp.keepalive(None).connect(&backend).await.unwrap();
+        assert!(!SockRef::from(stream.get_ref()).keepalive().unwrap());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn keepalive_beyond_what_the_system_allows_is_an_error_with_the_value() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let backend = Backend::fixed(listener.local_addr().unwrap());
+        for silence in [Duration::ZERO, Duration::from_secs(32768), Duration::MAX] {
+            let error = Tcp::default().keepalive(silence).connect(&backend).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.to_string().contains(&format!("{silence:?}")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Failing: what claims and builders say, and what they name as the cause.
+
+use carom::pool::{Cause, State};
+use carom::resolver::{Publisher, Resolve};
+use carom::{BuildError, ClaimError, Policy, Pool, connect_fn};
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+use testkit::backends::{OnConnect, ScriptError, Scripted};
+
+fn address(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 5432))
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_carries_why_connecting_failed() {
+    let script = Scripted::new();
+    script.set(address(2), OnConnect::Fail("password rejected"));
+    let pool = Pool::builder(script).name("orders").backends([address(2)]).build().unwrap();
+    let error = pool.claim_within(ms(50)).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "timed out after 50ms waiting for `orders` (0 busy of 16, 0 waiting ahead, 3 connecting); \
+         last connect error: 10.0.0.2:5432: password rejected"
+    );
+    assert_eq!(error.source().unwrap().downcast_ref::<ScriptError>(), Some(&ScriptError("password rejected")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_every_backend_is_dead_claims_fail_at_once_with_the_cause() {
+    let script = Scripted::new();
+    script.set(address(1), OnConnect::Fail("refused"));
+    script.set(address(2), OnConnect::Fail("refused"));
+    let pool = Pool::builder(script.clone()).name("orders").backends([address(1), address(2)]).build().unwrap();
+    let error = pool.claim().await.unwrap_err();
+    let ClaimError::Failed { dead, known, .. } = &error else { panic!("{error}") };
+    assert_eq!((*dead, *known), (2, 2));
+    assert!(error.to_string().starts_with("`orders` has failed: 2 of 2 backends dead; last connect error: 10.0.0."));
+    assert_eq!(error.source().unwrap().to_string(), "refused");
+    assert_eq!(pool.state(), State::Failed);
+    assert!(matches!(pool.try_claim(), Err(ClaimError::Failed { .. })));
+
+    // One that answers ends it.
+    script.set(address(2), OnConnect::Succeed);
+    pool.states().wait_for(|state| *state == State::Running).await.unwrap();
+    assert_eq!(pool.claim().await.unwrap().backend().socket_addr(), address(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_connect_is_named_as_such() {
+    let script = Scripted::new();
+    script.set(address(1), OnConnect::Never);
+    let pool = Pool::builder(script).backends([address(1)]).build().unwrap();
+    let error = pool.claim_within(ms(2500)).await.unwrap_err();
+    assert!(error.to_string().ends_with("last connect error: 10.0.0.1:5432: connecting timed out after 2s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_connect_is_a_failed_one() {
+    let script = Scripted::new();
+    script.set(address(1), OnConnect::Panic);
+    let pool = Pool::builder(script.clone()).backends([address(1)]).build().unwrap();
+    let error = pool.claim().await.unwrap_err();
+    assert!(error.to_string().ends_with("10.0.0.1:5432: the connector panicked"), "{error}");
+    script.set(address(1), OnConnect::Succeed);
+    pool.states().wait_for(|state| *state == State::Running).await.unwrap();
+    assert!(pool.claim().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cause_that_was_mended_is_not_named() {
+    let script = Scripted::new();
+    script.set(address(1), OnConnect::Fail("starting up"));
+    let pool = Pool::builder(script.clone()).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    assert!(pool.claim_within(ms(10)).await.is_err());
+    assert!(matches!(pool.snapshot().cause, Some(Cause::Connect { .. })));
+    script.set(address(1), OnConnect::Succeed);
+    let _claim = pool.claim().await.unwrap();
+    let error = pool.claim_within(ms(10)).await.unwrap_err();
+    assert!(!error.to_string().contains("starting up"), "{error}");
+    assert!(error.source().is_none());
+}
+
+/// Fails, then says nothing more.
+struct Broken;
+
+impl Resolve for Broken {
+    async fn run(self, publisher: Publisher) {
+        publisher.fail("no such name");
+        std::future::pending().await
+    }
+}
+
+/// Ends without a word.
+struct Mute;
+
+impl Resolve for Mute {
+    async fn run(self, _publisher: Publisher) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolver_that_fails_first_fails_the_pool_with_its_error() {
+    let pool = Pool::builder(Scripted::new()).name("orders").resolver(Broken).build().unwrap();
+    let error = pool.claim().await.unwrap_err();
+    assert_eq!(error.to_string(), "`orders` has failed: no backends are known; last resolver error: no such name");
+    assert_eq!(error.source().unwrap().to_string(), "no such name");
+    let pool = Pool::builder(Scripted::new()).name("orders").resolver(Mute).build().unwrap();
+    let error = pool.claim().await.unwrap_err();
+    assert!(error.to_string().ends_with("last resolver error: the resolver ended without an answer"), "{error}");
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_by_name() {
+    let builder = || Pool::builder(Scripted::new()).backends([address(1)]);
+    let said = |error: BuildError| error.to_string();
+    assert_eq!(said(builder().maximum(0).spares(0).build().unwrap_err()), "maximum must be at least 1");
+    assert_eq!(said(builder().spares(20).build().unwrap_err()), "spares must not be above maximum (20 > 16)");
+    assert_eq!(said(builder().claim_timeout(Duration::ZERO).build().unwrap_err()), "claim_timeout must be above zero");
+    let policy = Policy::default().delay(Duration::from_secs(20));
+    assert_eq!(
+        said(builder().recovery(policy).build().unwrap_err()),
+        "recovery default policy: max_delay must not be below delay"
+    );
+    let nobody = Pool::builder(Scripted::new()).build().unwrap_err();
+    assert_eq!(nobody, BuildError::NoResolver);
+}
+
+#[test]
+fn building_outside_a_runtime_is_an_error_not_a_panic() {
+    let built = Pool::builder(Scripted::new()).backends([address(1)]).build();
+    assert_eq!(built.unwrap_err(), BuildError::NoRuntime);
+}
+
+#[tokio::test]
+async fn errors_can_be_sent_and_shared() {
+    fn check<T: Send + Sync + Clone + 'static>(_: &T) {}
+    let connector = connect_fn(|_| async { Err::<(), _>(std::io::Error::other("no")) });
+    let policy = Policy::default().attempts(1).delay(ms(1));
+    let pool = Pool::builder(connector).backends([address(1)]).recovery(policy).build().unwrap();
+    let error = pool.claim().await.unwrap_err();
+    check(&error);
+    check(&pool);
+}

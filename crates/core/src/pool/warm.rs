@@ -1,0 +1,98 @@
+//! The warm path: a connection that was used a moment ago is lent again, and comes back, with nothing else to decide.
+//!
+//! This is what nearly every claim of a busy pool does, so it does without a clock, which would cost more than all the
+//! rest together. It declines whenever there is more to it (a waiter, growth, a sample to take, a connection too old),
+//! and the caller takes the long way, which knows the time.
+
+use super::Machine;
+use crate::idle::Idleness;
+use crate::slot::{Life, Phase, SlotRef, State};
+use crate::waiters::WaiterId;
+
+/// One in so many uses takes the long way, to learn how long uses take.
+const TIMED_USES: u64 = 16;
+
+impl Machine {
+    /// Lends a warm connection, or declines: then [`Machine::claim`] is to be asked.
+    #[inline]
+    pub fn claim_warm(&mut self) -> Option<SlotRef> {
+        // Idle connections mean that the pool is open and that nobody waits.
+        let load = self.counts.of(Phase::Busy) + 1 + self.options.spares;
+        if load.min(self.options.maximum) > self.planned || self.sample_at.is_none() {
+            return None;
+        }
+        if self.picker.is_curious() && (self.arrivals + 1).is_multiple_of(TIMED_USES) {
+            return None;
+        }
+        let index = self.picker.choose(self.latest, &mut self.random)?;
+        if self.picker.has_settled(index) {
+            return None;
+        }
+        self.arrivals += 1;
+        self.picker.remove(index);
+        let slot = &mut self.slots[index as usize];
+        let State::Idle { life, .. } = slot.state else { unreachable!("the picker holds idle slots only") };
+        let life = Life { uses: life.uses + 1, ..life };
+        slot.state = State::Busy { life, since: self.latest, timed: false, unwanted: false };
+        slot.epoch += 1;
+        let (lent, backend) = (SlotRef { index, epoch: slot.epoch }, slot.backend);
+        self.picker.begin_use(backend);
+        self.backends.get_mut(backend).counts.shift(Phase::Idle, Phase::Busy);
+        self.counts.shift(Phase::Idle, Phase::Busy);
+        Some(lent)
+    }
+
+    /// Takes a connection back: passes it to whoever waits first, or lets it rest, or declines: then [`Machine::release`]
+    /// is to be told.
+    #[inline]
+    pub fn release_warm(&mut self, slot: SlotRef) -> Returned {
+        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else {
+            return Returned::Declined;
+        };
+        let State::Busy { life, timed: false, unwanted: false, .. } = found.state else { return Returned::Declined };
+        let record = self.backends.get_mut(found.backend);
+        if record.health.is_removed()
+            || life.expires.is_some_and(|expires| expires <= self.latest)
+            || self.options.max_uses.is_some_and(|most| life.uses >= most)
+        {
+            return Returned::Declined;
+        }
+        if self.waiters.len() > 0 {
+            if self.picker.is_curious() && found.epoch.is_multiple_of(TIMED_USES) {
+                return Returned::Declined;
+            }
+            let Some((waiter, _)) = self.waiters.serve_first() else { return Returned::Declined };
+            let life = Life { uses: life.uses + 1, ..life };
+            found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false };
+            found.epoch += 1;
+            return Returned::Passed { waiter, slot: SlotRef { epoch: found.epoch, ..slot } };
+        }
+        if self.sample_at.is_none() || self.settle_at.is_none() {
+            return Returned::Declined;
+        }
+        record.counts.shift(Phase::Busy, Phase::Idle);
+        self.counts.shift(Phase::Busy, Phase::Idle);
+        let at = self.latest;
+        found.state = State::Idle { life, last_used: at, looked_at: at, idleness: Idleness::Using };
+        found.epoch += 1;
+        self.picker.end_use(found.backend);
+        self.picker.rest(slot.index, found.backend);
+        Returned::Rests
+    }
+}
+
+/// What became of a connection that came back warm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// It rests, for the next claim.
+    Rests,
+    /// It has another user already.
+    Passed {
+        /// Who waited for it.
+        waiter: WaiterId,
+        /// The slot as its new user names it.
+        slot: SlotRef,
+    },
+    /// Nothing yet: there is more to decide.
+    Declined,
+}

@@ -1,0 +1,257 @@
+//! Callers: they claim, wait, give up, ask, hold and release.
+
+use super::{Content, Event, Moment, World};
+use carom_core::pool::{Claimed, Outcome, Refusal, Request, Returned};
+use carom_core::slot::SlotRef;
+use carom_core::waiters::{Place, WaiterId};
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) arrival: u64,
+    /// When it must have ended; `None` never waits.
+    pub(super) deadline: Option<Moment>,
+    pub(super) request: Request,
+    pub(super) stage: Stage,
+    pub(super) came: Moment,
+    /// How long it stood in line, if it was granted something.
+    pub(super) waited: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    InLine(WaiterId),
+    /// Something lies ready for it.
+    Granted(WaiterId, SlotRef, usize),
+    Refused(WaiterId),
+    /// Sees whether a connection that idled long is still open.
+    Asking(SlotRef, usize, Place),
+    Holding(SlotRef, usize),
+    Over,
+}
+
+impl World {
+    pub(super) fn caller_comes(&mut self) {
+        let (least, most) = self.setting.patience;
+        let timeout = if self.random.chance(0.02) { least } else { self.between(least, most) };
+        let request = Request { timeout, error_on_empty: self.random.chance(0.2) };
+        let waits = self.setting.gives_up == 0.0 || self.random.chance(0.85);
+        let now = self.callers_now();
+        let came = now - self.start;
+        let claim = self.claims.len();
+        self.claims.push(Claim {
+            arrival: claim as u64,
+            deadline: waits.then_some(came + timeout),
+            request,
+            stage: Stage::Over,
+            came,
+            waited: None,
+        });
+        if waits {
+            self.later(timeout + self.setting.latency + Duration::from_micros(1), Event::ClaimIsOverdue(claim));
+        }
+        if let Some(slot) = self.takes_the_short_way().then(|| self.machine.claim_warm()).flatten() {
+            self.note(|_| format!("  claim {claim} is warm: {slot:?}"));
+            self.granted_at_once(claim, slot, None);
+        } else {
+            let claimed = if waits { self.machine.claim(now, request) } else { self.machine.try_claim(now) };
+            self.claim_began(claim, claimed);
+        }
+        self.after_machine();
+    }
+
+    /// A caller reads the clock before it has the lock: others may have been told a slightly later time already.
+    fn callers_now(&mut self) -> Instant {
+        let behind = self.between(Duration::ZERO, Duration::from_micros(20));
+        self.start + self.clock.saturating_sub(behind)
+    }
+
+    /// Those who can do without the time try that first.
+    fn takes_the_short_way(&mut self) -> bool {
+        self.random.chance(0.8)
+    }
+
+    fn granted_at_once(&mut self, claim: usize, slot: SlotRef, ask: Option<Place>) {
+        self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, true);
+        let id = self.take_connection(slot);
+        let came = self.claims[claim].came;
+        self.claims[claim].waited = Some(self.clock.saturating_sub(came));
+        if let Some(place) = ask {
+            self.claims[claim].stage = Stage::Asking(slot, id, place);
+            let latency = self.latency();
+            self.later(latency, Event::CallerHasAsked(claim));
+        } else {
+            self.hold(claim, slot, id);
+        }
+    }
+
+    fn claim_began(&mut self, claim: usize, claimed: Claimed) {
+        self.note(|_| format!("  claim {claim}: {claimed:?}"));
+        match claimed {
+            Claimed::Granted { slot, place, ask } => self.granted_at_once(claim, slot, ask.then_some(place)),
+            Claimed::Waiting(waiter) => {
+                assert!(self.claims[claim].deadline.is_some(), "try_claim waits");
+                self.claims[claim].stage = Stage::InLine(waiter);
+                self.line.insert(self.claims[claim].arrival, claim);
+                let before = self.waiters.insert(waiter, claim);
+                assert_eq!(before, None, "{waiter:?} was given twice");
+                if self.random.chance(self.setting.gives_up) {
+                    let after = self.between(Duration::ZERO, self.claims[claim].request.timeout);
+                    self.later(after, Event::CallerGivesUp(claim));
+                }
+            }
+            Claimed::Refused(refusal) => {
+                self.claims[claim].stage = Stage::Over;
+                self.refusal_is_true(claim, refusal);
+            }
+        }
+    }
+
+    pub(super) fn deliver_grant(&mut self, waiter: WaiterId, slot: SlotRef) {
+        let claim = self.leaves_line(waiter);
+        self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, false);
+        let id = self.take_connection(slot);
+        let came = self.claims[claim].came;
+        self.claims[claim].waited = Some(self.clock.saturating_sub(came));
+        self.claims[claim].stage = Stage::Granted(waiter, slot, id);
+        let latency = self.latency();
+        self.later(latency, Event::CallerCollects(claim));
+        if self.random.chance(self.setting.gives_up * 0.3) {
+            self.later(latency / 2, Event::CallerGivesUp(claim));
+        }
+    }
+
+    pub(super) fn deliver_refusal(&mut self, waiter: WaiterId, refusal: Refusal) {
+        let claim = self.leaves_line(waiter);
+        if let Refusal::TimedOut { ahead } = refusal {
+            // Those who time out together were ahead of each other.
+            assert!(ahead >= self.line.range(..self.claims[claim].arrival).count(), "wrong number ahead");
+        }
+        self.refusal_is_true(claim, refusal);
+        self.claims[claim].stage = Stage::Refused(waiter);
+        let latency = self.latency();
+        self.later(latency, Event::CallerCollects(claim));
+    }
+
+    fn leaves_line(&mut self, waiter: WaiterId) -> usize {
+        let claim = self.waiters.remove(&waiter).expect("promise 2: who is not waiting is told something");
+        assert_eq!(self.claims[claim].stage, Stage::InLine(waiter), "promise 2: a claim ends twice");
+        self.line.remove(&self.claims[claim].arrival);
+        claim
+    }
+
+    pub(super) fn caller_collects(&mut self, claim: usize) {
+        match self.claims[claim].stage {
+            Stage::Granted(waiter, slot, id) => {
+                assert!(!self.machine.forget_waiter(waiter), "served and still in line");
+                self.hold(claim, slot, id);
+            }
+            Stage::Refused(waiter) => {
+                assert!(!self.machine.forget_waiter(waiter), "refused and still in line");
+                self.claims[claim].stage = Stage::Over;
+            }
+            Stage::Over => return,
+            Stage::InLine(_) | Stage::Asking(..) | Stage::Holding(..) => panic!("nothing to collect"),
+        }
+        self.after_machine();
+    }
+
+    pub(super) fn caller_gives_up(&mut self, claim: usize) {
+        match self.claims[claim].stage {
+            Stage::InLine(waiter) => {
+                assert!(self.machine.forget_waiter(waiter), "in line, but not for the machine");
+                assert!(!self.machine.forget_waiter(waiter), "gone, but still in line");
+                self.waiters.remove(&waiter);
+                self.line.remove(&self.claims[claim].arrival);
+                self.claims[claim].stage = Stage::Over;
+                self.after_machine();
+            }
+            Stage::Granted(waiter, slot, id) => {
+                assert!(!self.machine.forget_waiter(waiter), "served and still in line");
+                self.release(claim, slot, id, Outcome::Open);
+            }
+            Stage::Refused(_) | Stage::Asking(..) | Stage::Holding(..) | Stage::Over => {}
+        }
+    }
+
+    pub(super) fn caller_has_asked(&mut self, claim: usize) {
+        let Stage::Asking(slot, id, place) = self.claims[claim].stage else { panic!("did not ask") };
+        if self.connections[id].alive {
+            return self.hold(claim, slot, id);
+        }
+        self.release(claim, slot, id, Outcome::Ended);
+        let now = self.callers_now();
+        let claimed = match self.claims[claim].deadline {
+            Some(_) => self.machine.claim_again(now, place, self.claims[claim].request),
+            None => self.machine.try_claim(now),
+        };
+        self.claim_began(claim, claimed);
+        self.after_machine();
+    }
+
+    fn hold(&mut self, claim: usize, slot: SlotRef, id: usize) {
+        let life = self.machine.life(slot).expect("what is lent has a life");
+        assert!(life.uses() >= 1);
+        self.claims[claim].stage = Stage::Holding(slot, id);
+        let hold = self.between(Duration::ZERO, self.setting.hold);
+        self.later(hold, Event::CallerReleases(claim));
+    }
+
+    pub(super) fn caller_releases(&mut self, claim: usize) {
+        let Stage::Holding(slot, id) = self.claims[claim].stage else { panic!("holds nothing") };
+        let spoils = self.setting.spoils;
+        let outcome = if self.random.chance(spoils) {
+            [Outcome::Ended, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
+                [self.random.below(5)]
+        } else if !self.connections[id].alive && self.random.chance(0.8) {
+            Outcome::Ended
+        } else {
+            Outcome::Open
+        };
+        self.release(claim, slot, id, outcome);
+    }
+
+    fn release(&mut self, claim: usize, slot: SlotRef, id: usize, outcome: Outcome) {
+        self.note(|_| format!("  claim {claim} releases {slot:?} {outcome:?}"));
+        self.seats[slot.index()].content = match outcome {
+            Outcome::Open | Outcome::Discarded => Content::Idle(id),
+            Outcome::Ended | Outcome::Failed | Outcome::Dropped => {
+                self.drop_connection(id);
+                Content::Nothing
+            }
+            Outcome::Detached => {
+                self.detach_connection(id);
+                Content::Nothing
+            }
+        };
+        self.claims[claim].stage = Stage::Over;
+        self.books.released_at = self.clock;
+        let short = outcome == Outcome::Open && self.takes_the_short_way();
+        match if short { self.machine.release_warm(slot) } else { Returned::Declined } {
+            Returned::Rests => {}
+            Returned::Passed { waiter, slot } => self.deliver_grant(waiter, slot),
+            Returned::Declined => {
+                let now = self.callers_now();
+                self.machine.release(now, slot, outcome);
+            }
+        }
+        self.after_machine();
+    }
+
+    fn take_connection(&mut self, slot: SlotRef) -> usize {
+        let Content::Idle(id) = self.seats[slot.index()].content else {
+            panic!("promise 3: lent what is {:?}", self.seats[slot.index()].content)
+        };
+        self.promise_3_nothing_is_lent_twice_or_in_doubt(slot, id);
+        self.promise_9_nothing_is_lent_from_a_removed_backend(slot);
+        self.seats[slot.index()].content = Content::Lent(id);
+        id
+    }
+
+    /// How long granted claims that came since then stood in line, and how many were not granted.
+    pub(crate) fn waits_since(&self, since: Moment) -> (Vec<Duration>, usize) {
+        let ended = self.claims.iter().filter(|claim| claim.came >= since && !matches!(claim.stage, Stage::InLine(_)));
+        let (granted, refused): (Vec<&Claim>, Vec<&Claim>) = ended.partition(|claim| claim.waited.is_some());
+        (granted.iter().filter_map(|claim| claim.waited).collect(), refused.len())
+    }
+}

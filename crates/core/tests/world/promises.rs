@@ -1,0 +1,277 @@
+//! What must hold, by the names it has in the contract, and the books it is held against.
+
+use super::callers::Stage;
+use super::{Content, Moment, World};
+use carom_core::idle::interval;
+use carom_core::pool::{BackendState, Refusal, State};
+use carom_core::slot::{Counts, Phase, SlotRef};
+use std::time::Duration;
+
+/// What the world remembers to judge by.
+pub(super) struct Books {
+    /// Most slots there may be: the maximum, or what is left from a larger one.
+    pub(super) allowed: usize,
+    pub(super) closed_at: Option<Moment>,
+    pub(super) released_at: Moment,
+    state: State,
+}
+
+impl Books {
+    pub(super) fn new(maximum: usize) -> Books {
+        Books { allowed: maximum, closed_at: None, released_at: Duration::ZERO, state: State::Starting }
+    }
+}
+
+/// The phases that show outside: a slot that is held or backs off has nothing.
+const VISIBLE: [Phase; 5] = [Phase::Connecting, Phase::Idle, Phase::Busy, Phase::Checking, Phase::Closing];
+
+impl World {
+    /// Holds after every event.
+    pub(super) fn check(&mut self) {
+        self.promise_1_open_connections_never_exceed_maximum();
+        self.promise_7_counts_are_exact();
+        self.promise_8_closing_is_prompt();
+        self.backends_are_what_they_are_said_to_be();
+        self.states_follow_the_diagram();
+        self.nobody_waits_while_something_is_idle();
+        self.the_driver_knows_when_it_is_needed();
+    }
+
+    /// Holds whenever the driver has done all it was asked to do.
+    pub(super) fn check_planned(&mut self) {
+        let (counts, (_, known)) = (self.machine.counts(), self.machine.dead_of_known());
+        if self.machine.state() == State::Failed && known > 0 {
+            assert!(counts.total() > 0, "a failed pool has given up");
+        }
+    }
+
+    fn promise_1_open_connections_never_exceed_maximum(&mut self) {
+        let open = self.open.iter().map(|&id| &self.connections[id]);
+        let open = open.filter(|connection| !self.is_draining(connection.server, connection.term)).count();
+        let slots = self.machine.counts().total();
+        assert!(open <= self.books.allowed, "promise 1: {open} open, {} allowed", self.books.allowed);
+        assert!(slots <= self.books.allowed, "promise 1: {slots} slots, {} allowed", self.books.allowed);
+        self.books.allowed = self.books.allowed.min(slots).max(self.machine.options().maximum);
+    }
+
+    pub(super) fn promise_2_a_claim_has_ended_by_its_deadline(&mut self, claim: usize) {
+        let stage = self.claims[claim].stage;
+        assert!(!matches!(stage, Stage::InLine(_)), "promise 2: claim {claim} waits beyond its deadline");
+    }
+
+    pub(super) fn promise_3_nothing_is_lent_twice_or_in_doubt(&self, slot: SlotRef, id: usize) {
+        assert!(self.machine.is_current(slot), "promise 3: granted in the past");
+        let lent = self.seats.iter().filter(|seat| seat.content == Content::Lent(id)).count();
+        assert_eq!(lent, 0, "promise 3: connection {id} is lent already");
+        let connection = &self.connections[id];
+        assert!(!connection.doubtful, "promise 3: connection {id} is of unknown state");
+        assert!(connection.open && !connection.detached, "promise 3: connection {id} is closed");
+    }
+
+    pub(super) fn promise_4_waiters_are_served_in_order(&self, arrival: u64, at_once: bool) {
+        // Who is served at once overtakes all who wait; who was in line overtakes those before it.
+        let overtaken = self.line.range(..if at_once { u64::MAX } else { arrival }).count();
+        assert_eq!(overtaken, 0, "promise 4: claim {arrival} overtook {overtaken}");
+    }
+
+    /// Promise 5: everything the present load asks for works.
+    pub(crate) fn is_at_target(&self) -> bool {
+        self.machine.state() != State::Failed && self.machine.counts().working() >= self.machine.target()
+    }
+
+    /// Promise 5: how long it may take. An attempt that hangs has to time out, and the delay after it to pass; a dead
+    /// connection is noticed once it has settled; a check or a close that hangs is cut short.
+    pub(crate) fn recovery_bound(&self) -> Duration {
+        let settled = Duration::from_millis(500);
+        let trifles = 20 * self.setting.latency + 2 * self.setting.dial;
+        settled + self.setting.options.check_timeout + self.setting.longest_attempt() + trifles
+    }
+
+    /// How long a pool without load takes to forget that there was any.
+    pub(crate) fn quiet_bound(&self) -> Duration {
+        let window = Duration::from_millis(200) * 129;
+        let idle = self.setting.options.max_idle.map_or(Duration::ZERO, |idle| idle + 2 * interval(idle));
+        let closing = self.setting.options.check_timeout + self.setting.longest_attempt();
+        self.setting.hold + window + idle + closing + 50 * self.setting.latency
+    }
+
+    /// Without load there are the spares and nothing else, all of them connected.
+    pub(crate) fn pool_is_quiet(&self) {
+        let (counts, spares) = (self.machine.counts(), self.machine.options().spares);
+        assert_eq!(self.machine.target(), spares.max(usize::from(self.machine.state() == State::Failed)));
+        if self.setting.options.max_idle.is_some() {
+            assert_eq!(counts.total(), spares, "more or less than the spares: {counts:?}");
+        }
+        assert!(counts.working() >= spares, "less than the spares: {counts:?}");
+    }
+
+    pub(super) fn promise_6_every_connection_opened_is_closed_once(&self) {
+        // That none is closed twice is seen to when it is closed.
+        for (id, connection) in self.connections.iter().enumerate() {
+            assert!(connection.detached != !connection.open, "promise 6: connection {id} was never closed");
+        }
+    }
+
+    /// What the machine counts is what the world has, for the pool and for each backend.
+    fn promise_7_counts_are_exact(&self) {
+        let snapshot = self.machine.snapshot();
+        assert_eq!(snapshot.counts, self.machine.counts());
+        for phase in VISIBLE {
+            let having = |draining| {
+                let seats = self.seats.iter().filter(|seat| seat.content.phase() == Some(phase));
+                seats.filter(|seat| self.is_draining(seat.server, seat.term) == draining).count()
+            };
+            assert_eq!(snapshot.counts.of(phase), having(false), "promise 7: {phase:?}");
+            assert_eq!(snapshot.draining.of(phase), having(true), "promise 7: draining {phase:?}");
+        }
+        let sum = |removed| {
+            let those = snapshot.backends.iter().filter(|backend| (backend.state == BackendState::Removed) == removed);
+            those.fold([0; Phase::ALL.len()], |sum, backend| add(sum, &backend.counts))
+        };
+        assert_eq!(sum(false), add([0; Phase::ALL.len()], &snapshot.counts), "promise 7: backends and pool differ");
+        assert_eq!(sum(true), add([0; Phase::ALL.len()], &snapshot.draining), "promise 7: backends and pool differ");
+        assert_eq!(snapshot.waiting, self.line.len(), "promise 7: waiters");
+        let dead = snapshot.backends.iter().filter(|backend| backend.state == BackendState::Dead).count();
+        assert_eq!((snapshot.dead, snapshot.known), (dead, self.servers.iter().filter(|server| server.known).count()));
+        for backend in snapshot.backends.iter().filter(|backend| backend.state != BackendState::Removed) {
+            let server = self.server_of(&backend.backend);
+            let term = self.servers[server].term;
+            for phase in VISIBLE {
+                let seats = self.seats.iter().filter(|seat| seat.content.phase() == Some(phase));
+                let its = seats.filter(|seat| (seat.server, seat.term) == (server, term)).count();
+                assert_eq!(backend.counts.of(phase), its, "promise 7: {phase:?} of server {server}");
+            }
+        }
+    }
+
+    pub(super) fn promise_7_nothing_is_left(&self) {
+        let snapshot = self.machine.snapshot();
+        assert_eq!(snapshot.counts.total() + snapshot.draining.total(), 0, "promise 7: slots are left");
+        assert_eq!(snapshot.waiting, 0, "promise 7: waiters are left");
+        assert!(self.waiters.is_empty() && self.open.is_empty(), "promise 7: something is left");
+        assert!(self.no_task_is_left(), "promise 7: tasks are left");
+        for backend in &snapshot.backends {
+            assert!(backend.state != BackendState::Removed, "promise 7: {backend:?} is left");
+        }
+    }
+
+    pub(super) fn promise_8_nothing_but_claims_and_goodbyes_outlasts_closing(&self) {
+        let snapshot = self.machine.snapshot();
+        for counts in [snapshot.counts, snapshot.draining] {
+            let others = counts.total() - counts.of(Phase::Busy) - counts.of(Phase::Closing);
+            assert_eq!(others, 0, "promise 8: {counts:?} after closing");
+        }
+    }
+
+    fn promise_8_closing_is_prompt(&self) {
+        let Some(closed_at) = self.books.closed_at else { return };
+        let snapshot = self.machine.snapshot();
+        let lent = snapshot.counts.of(Phase::Busy) + snapshot.draining.of(Phase::Busy);
+        let since = closed_at.max(self.books.released_at);
+        // The driver begins the goodbye late, notices its timeout late, and is told late that it was cut short.
+        let bound = self.setting.options.check_timeout + 4 * self.setting.latency + Duration::from_millis(1);
+        if lent == 0 && snapshot.state != State::Stopped {
+            assert!(self.clock <= since + bound, "promise 8: not stopped {:?} after that", self.clock - since);
+        }
+    }
+
+    pub(super) fn promise_9_nothing_is_lent_from_a_removed_backend(&self, slot: SlotRef) {
+        let seat = self.seats[slot.index()];
+        assert!(!self.is_draining(seat.server, seat.term), "promise 9: server {} was removed", seat.server);
+    }
+
+    fn backends_are_what_they_are_said_to_be(&self) {
+        let limit = self.setting.options.connecting_per_backend;
+        for backend in &self.machine.snapshot().backends {
+            let counts = backend.counts;
+            assert!(counts.of(Phase::Connecting) <= limit, "{backend:?}");
+            match backend.state {
+                BackendState::Unproven => {
+                    assert_eq!(counts.working(), 0, "{backend:?}");
+                    assert!(counts.of(Phase::Connecting) + counts.of(Phase::Backoff) <= 1, "{backend:?}");
+                }
+                BackendState::Doubted | BackendState::Dead => assert_eq!(counts.working(), 0, "{backend:?}"),
+                BackendState::Removed => {
+                    let drains = counts.of(Phase::Busy) + counts.of(Phase::Closing);
+                    assert_eq!(counts.total(), drains, "{backend:?}");
+                    assert!(drains > 0, "{backend:?} is remembered");
+                }
+                BackendState::Alive => {}
+                other => panic!("a state this test does not know: {other:?}"),
+            }
+        }
+    }
+
+    fn states_follow_the_diagram(&mut self) {
+        let (before, after) = (self.books.state, self.machine.state());
+        let allowed = match before {
+            State::Starting => true,
+            State::Running | State::Failed => after != State::Starting,
+            State::Stopping => after == State::Stopping || after == State::Stopped,
+            State::Stopped => after == State::Stopped,
+        };
+        assert!(allowed, "{before:?} to {after:?}");
+        self.books.state = after;
+        let (dead, known) = self.machine.dead_of_known();
+        match after {
+            State::Starting | State::Running => assert!(known == 0 || dead < known, "all dead and not failed"),
+            State::Failed | State::Stopping | State::Stopped => {
+                assert_eq!(self.machine.waiting(), 0, "waits for a pool that is {after:?}");
+            }
+        }
+    }
+
+    fn nobody_waits_while_something_is_idle(&self) {
+        let idle = self.machine.counts().of(Phase::Idle);
+        assert!(idle == 0 || self.machine.waiting() == 0, "{} wait while {idle} idle", self.machine.waiting());
+    }
+
+    /// Unless it was notified, the driver sleeps until the time it was told: there must be nothing for it to do before.
+    fn the_driver_knows_when_it_is_needed(&self) {
+        if self.driver_is_notified() {
+            return;
+        }
+        assert!(!self.driver_has_work(), "the driver was not told of its work");
+        let (next, armed) = (self.machine.next_timeout(), self.driver.armed);
+        let earlier = next.is_some_and(|next| armed.is_none_or(|armed| next < armed));
+        assert!(!earlier, "due at {next:?}, but the driver sleeps until {armed:?}");
+    }
+
+    pub(super) fn refusal_is_true(&self, claim: usize, refusal: Refusal) {
+        let claim = &self.claims[claim];
+        let state = self.machine.state();
+        match refusal {
+            Refusal::TimedOut { .. } => {
+                assert!(claim.deadline.is_some_and(|deadline| deadline <= self.clock), "timed out too early");
+            }
+            Refusal::NoBackends => assert!(claim.request.error_on_empty && self.machine.dead_of_known().1 == 0),
+            Refusal::Failed { dead, known } => {
+                assert_eq!(state, State::Failed);
+                assert_eq!((dead, known), self.machine.dead_of_known());
+            }
+            Refusal::Full => {
+                let most = self.setting.options.max_waiters.expect("full without a limit");
+                assert!(self.line.len() >= most, "full, but it is not");
+            }
+            Refusal::Busy => assert_eq!((claim.deadline, self.machine.counts().of(Phase::Idle)), (None, 0)),
+            Refusal::Closed => assert!(matches!(state, State::Stopping | State::Stopped)),
+        }
+    }
+}
+
+impl Content {
+    fn phase(self) -> Option<Phase> {
+        match self {
+            Content::Nothing => None,
+            Content::Dialling => Some(Phase::Connecting),
+            Content::Idle(_) => Some(Phase::Idle),
+            Content::Lent(_) => Some(Phase::Busy),
+            Content::Checking(_) => Some(Phase::Checking),
+            Content::Closing(_) => Some(Phase::Closing),
+        }
+    }
+}
+
+fn add(sum: [usize; Phase::ALL.len()], counts: &Counts) -> [usize; Phase::ALL.len()] {
+    std::array::from_fn(|at| sum[at] + counts.of(Phase::ALL[at]))
+}

@@ -1,0 +1,146 @@
+//! What kind of world it is: everything that does not change while it runs.
+
+use super::Event;
+use carom_core::pick::Pick;
+use carom_core::pool::Options;
+use carom_core::random::Random;
+use carom_core::recovery::{Policy, Recovery};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) options: Options,
+    pub(crate) policies: Vec<Limits>,
+    pub(crate) servers: usize,
+    /// Most time the driver, a task or a caller takes to be scheduled.
+    pub(crate) latency: Duration,
+    /// Most time a healthy server takes to accept.
+    pub(crate) dial: Duration,
+    /// Most time a connection is held.
+    pub(crate) hold: Duration,
+    /// Claims may take at least and at most this long.
+    pub(crate) patience: (Duration, Duration),
+    /// How likely a caller gives up while waiting or right after.
+    pub(crate) gives_up: f64,
+    /// How likely a claim does not come back open.
+    pub(crate) spoils: f64,
+    /// How likely an accepted connection is closed by its server some time.
+    pub(crate) mortal: f64,
+    /// How likely a check or a close hangs.
+    pub(crate) stalls: f64,
+    pub(crate) caller_every: Duration,
+    pub(crate) weather_every: Option<Duration>,
+    pub(crate) backends_every: Option<Duration>,
+    pub(crate) size_every: Option<Duration>,
+}
+
+/// What a policy allows at most: the world reckons bounds with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// What the first attempt may take.
+    pub(crate) first: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) delay: Duration,
+}
+
+impl Setting {
+    /// A world in which anything goes.
+    pub(crate) fn wild(seed: u64) -> Setting {
+        let mut random = Random::new(seed);
+        let random = &mut random;
+        let maximum = 1 + random.below(8);
+        let spares = random.below(maximum.min(5) + 1);
+        let (policy, limits) = policy(random);
+        let (mut recovery, mut policies) = (Recovery::from(policy), vec![limits]);
+        if random.chance(0.3) {
+            let (policy, limits) = self::policy(random);
+            recovery = recovery.initial(policy);
+            policies.push(limits);
+        }
+        let options = Options {
+            spares,
+            maximum,
+            max_waiters: random.chance(0.2).then(|| random.below(5)),
+            recovery,
+            max_idle: random.chance(0.8).then(|| millis(random, 300, 5_000)),
+            max_lifetime: random.chance(0.4).then(|| millis(random, 500, 10_000)),
+            max_uses: random.chance(0.3).then(|| 1 + random.below(8) as u64),
+            check_after: random.chance(0.5).then(|| millis(random, 100, 2_000)),
+            check_timeout: millis(random, 50, 1_000),
+            pick: [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo][random.below(3)],
+            connecting_per_backend: 1 + random.below(4),
+            decoherence: millis(random, 500, 20_000),
+        };
+        let patient = policies.iter().map(|limits| limits.first).min().unwrap_or_default();
+        let dial = millis(random, 1, 150).min(patient / 2);
+        Setting {
+            options,
+            policies,
+            servers: 1 + random.below(5),
+            latency: Duration::from_micros(random.below(5_000) as u64),
+            dial,
+            hold: millis(random, 1, 1_000),
+            patience: (Duration::ZERO, millis(random, 50, 4_000)),
+            gives_up: random.fraction() * 0.4,
+            spoils: random.fraction() * 0.5,
+            mortal: random.fraction() * 0.6,
+            stalls: random.fraction() * 0.4,
+            caller_every: millis(random, 20, 400),
+            weather_every: Some(millis(random, 200, 4_000)),
+            backends_every: random.chance(0.6).then(|| millis(random, 300, 5_000)),
+            size_every: random.chance(0.3).then(|| millis(random, 500, 5_000)),
+        }
+    }
+
+    /// The same world without faults, changes or callers who misbehave.
+    pub(crate) fn calm(self) -> Setting {
+        Setting {
+            gives_up: 0.0,
+            spoils: 0.0,
+            mortal: 0.0,
+            stalls: 0.0,
+            weather_every: None,
+            backends_every: None,
+            size_every: None,
+            ..self
+        }
+    }
+
+    /// The longest an attempt may take, with the delay that follows it.
+    pub(crate) fn longest_attempt(&self) -> Duration {
+        let timeout = self.policies.iter().map(|limits| limits.timeout).max().unwrap_or_default();
+        let delay = self.policies.iter().map(|limits| limits.delay).max().unwrap_or_default();
+        timeout + delay
+    }
+
+    /// What happens again and again, and how often on average.
+    pub(super) fn rhythm(&self) -> impl Iterator<Item = (Duration, Event)> + use<> {
+        let recurring = [
+            (Some(self.caller_every), Event::CallerComes),
+            (self.weather_every, Event::WeatherTurns),
+            (self.backends_every, Event::BackendsChange),
+            (self.size_every, Event::SizeChanges),
+        ];
+        recurring.into_iter().filter_map(|(every, event)| Some((every?, event)))
+    }
+}
+
+fn policy(random: &mut Random) -> (Policy, Limits) {
+    let timeout = millis(random, 100, 1_500);
+    let max_timeout = timeout + millis(random, 0, 3_000);
+    let delay = if random.chance(0.2) { Duration::ZERO } else { millis(random, 5, 300) };
+    let max_delay = delay + millis(random, 20, 3_000);
+    let spread = if random.chance(0.3) { 0.0 } else { random.fraction() };
+    let policy = Policy::default()
+        .attempts(1 + random.below(4) as u32)
+        .timeout(timeout)
+        .max_timeout(max_timeout)
+        .delay(delay)
+        .max_delay(max_delay)
+        .spread(spread);
+    (policy, Limits { first: timeout, timeout: max_timeout, delay: max_delay.mul_f64(1.0 + spread / 2.0) })
+}
+
+fn millis(random: &mut Random, least: u64, most: u64) -> Duration {
+    Duration::from_micros(1_000 * least + random.below(1_000 * (most - least) as usize + 1) as u64)
+}
