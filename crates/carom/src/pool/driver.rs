@@ -101,20 +101,24 @@ impl<C: Connect> Driver<C> {
         }
     }
 
-    /// Lets the machine do what is due and does what it asks for; until when to sleep.
+    /// Lets the machine do what is due and does what it asks for, until it asks for nothing more; until when to sleep.
     fn turn(&mut self) -> Option<Instant> {
-        let now = clock::now();
-        let mut actions = Vec::new();
-        let (wake_at, state) = self.shared.driver_step(|table| {
-            table.machine.handle_timeout(now);
-            actions.extend(std::iter::from_fn(|| table.machine.poll_action()));
-            (table.machine.arm(), table.machine.state())
-        });
-        for action in actions {
-            self.perform(action);
+        loop {
+            let now = clock::now();
+            let mut actions = Vec::new();
+            let (wake_at, state) = self.shared.driver_step(|table| {
+                table.machine.handle_timeout(now);
+                actions.extend(std::iter::from_fn(|| table.machine.poll_action()));
+                (table.machine.arm(), table.machine.state())
+            });
+            self.publish(state);
+            if actions.is_empty() {
+                return wake_at;
+            }
+            for action in actions {
+                self.perform(action);
+            }
         }
-        self.publish(state);
-        wake_at
     }
 
     fn publish(&mut self, state: State) {
@@ -262,11 +266,13 @@ impl<C: Connect> Driver<C> {
         tracing::debug!(pool = &*self.shared.name, %backend, "connected");
         let now = clock::now();
         let held = Box::new(Held { connection, backend, slot });
-        self.shared.driver_step(|table| {
+        let unwanted = self.shared.driver_step(|table| {
             table.clear_cause(&held.backend);
-            table.put(slot, held);
+            let unwanted = table.put(slot, held);
             table.machine.handle_connected(now, slot);
+            unwanted
         });
+        drop(unwanted);
     }
 
     fn connect_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
@@ -277,10 +283,12 @@ impl<C: Connect> Driver<C> {
 
     fn check_passed(&mut self, slot: SlotRef, held: Box<Held<C>>) {
         let now = clock::now();
-        self.shared.driver_step(|table| {
-            table.put(slot, held);
+        let unwanted = self.shared.driver_step(|table| {
+            let unwanted = table.put(slot, held);
             table.machine.handle_checked(now, slot, true);
+            unwanted
         });
+        drop(unwanted);
     }
 
     fn check_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {

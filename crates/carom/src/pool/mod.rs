@@ -30,10 +30,11 @@ mod claim;
 mod claiming;
 mod driver;
 mod error;
-mod shared;
+pub(crate) mod shared;
 
 pub use builder::Builder;
-pub use carom_core::pool::State;
+pub use carom_core::pool::{BackendSnapshot, BackendState, State};
+pub use carom_core::slot::{Counts, Phase};
 pub use claim::Claim;
 pub use claiming::Claiming;
 pub use error::{BuildError, Cause, ClaimError, ConnectError, ResolverEnded, Summary};

@@ -287,12 +287,18 @@ impl<C: Connect> Table<C> {
         }
     }
 
-    /// Puts a slot's connection into the table, before the machine is told about it.
-    pub(crate) fn put(&mut self, slot: SlotRef, held: Box<Held<C>>) {
+    /// Puts a slot's connection into the table, before the machine is told about it. It is returned if the slot has moved
+    /// on: a caller may have closed the pool while the driver was on its way here.
+    #[must_use = "what is not taken must be dropped after the lock is let go"]
+    pub(crate) fn put(&mut self, slot: SlotRef, held: Box<Held<C>>) -> Option<Box<Held<C>>> {
+        if !self.machine.is_current(slot) {
+            return Some(held);
+        }
         if self.entries.len() <= slot.index() {
             self.entries.resize_with(slot.index() + 1, || Entry { held: None, watcher: None, site: None });
         }
         self.entries[slot.index()].held = Some(held);
+        None
     }
 
     /// Takes a slot's connection, and ends whoever watches it.
