@@ -5,12 +5,13 @@
 # make pure    that the machines are free of I/O
 
 CARGO ?= cargo
+FEATURES = carom/bb8,carom/deadpool,carom/tls
 
 .PHONY: test bench lint doc pure
 
 test:
-	$(CARGO) test --locked --all-targets
-	$(CARGO) test --locked --doc
+	$(CARGO) test --locked --all-targets --features $(FEATURES)
+	$(CARGO) test --locked --doc --features $(FEATURES)
 	$(CARGO) test --locked -p carom --features shuttle --lib interleavings
 
 bench:
@@ -19,10 +20,11 @@ bench:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features $(FEATURES) -- -D warnings
 	$(CARGO) clippy --locked -p carom --features shuttle --all-targets -- -D warnings
 
 doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --features $(FEATURES)
 
 # The dependency tree may hold nothing but the crate itself; its clippy.toml forbids clocks, locks and threads.
 pure:

@@ -18,10 +18,10 @@ use std::future::{Future, pending, ready};
 /// Opens connections to backends, and looks after them.
 ///
 /// None of these is called while a lock of the pool is held, except [`closed`](Connect::closed). Each may panic: a panic
-/// in `connect`, `check` or `close` counts as its failure.
+/// in `connect`, `check`, `reset` or `close` counts as its failure.
 ///
-/// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check` was
-/// cut short is closed, never lent.
+/// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check`
+/// or `reset` was cut short is closed, never lent.
 pub trait Connect: Send + Sync + 'static {
     /// What is lent.
     type Connection: Send + 'static;
@@ -53,6 +53,16 @@ pub trait Connect: Send + Sync + 'static {
     fn closed(&self, connection: &Self::Connection) -> impl Future<Output = ()> + Send + 'static {
         let _ = connection;
         pending()
+    }
+
+    /// Whether connections are to be [cleaned](Connect::reset) after use.
+    const RESETS: bool = false;
+
+    /// Cleaning after use, for connectors with `RESETS = true`: run in the background when a claim has come back, within
+    /// `check_timeout`, before the connection is lent again. One that fails, or is cut short, is closed. Default: nothing.
+    fn reset(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = connection;
+        ready(Ok(()))
     }
 
     /// An orderly goodbye, within `check_timeout`. Not called for connections that have ended by themselves, were failed by

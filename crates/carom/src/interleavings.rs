@@ -125,7 +125,7 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
             closed(shared, now, slot);
         }
         Action::Abandon { slot, .. } => closed(shared, now, slot),
-        Action::Watch { .. } | Action::Check { .. } => {}
+        Action::Watch { .. } | Action::Check { .. } | Action::Reset { .. } => {}
     }
 }
 

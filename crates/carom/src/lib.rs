@@ -38,9 +38,26 @@
 
 mod clock;
 pub mod connect;
+/// Foreign managers: those written for bb8 or deadpool, run over many nodes unchanged.
+///
+/// A manager of those pools knows one server. Here a function makes one manager for each backend, and the pool does the
+/// rest: spreading, recovery, death, order. The module `moving` shows the way line by line.
+#[cfg(any(feature = "bb8", feature = "deadpool"))]
+pub mod managers {
+    #[cfg(feature = "bb8")]
+    pub mod bb8;
+    #[cfg(feature = "deadpool")]
+    pub mod deadpool;
+    mod kept;
+}
+#[cfg(all(feature = "bb8", feature = "deadpool"))]
+#[doc = include_str!("moving.md")]
+pub mod moving {}
 pub mod pool;
 pub mod resolver;
 pub mod tcp;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;

@@ -129,11 +129,14 @@ impl Connect for Tcp {
         if let Some(silence) = self.keepalive {
             set_keepalive(&socket, silence)?;
         }
-        Ok(Stream { socket: Arc::new(socket) })
+        Ok(Stream { socket: Arc::new(socket), ended_sending: false })
     }
 
     /// Asks the system itself: what tokio remembers of the socket may be older than its end.
     fn is_open(&self, stream: &mut Stream) -> bool {
+        if stream.ended_sending {
+            return false;
+        }
         match SockRef::from(&*stream.socket).peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => false,
             Ok(_) => self.server_first && !stream.end_was_seen(),
@@ -176,6 +179,8 @@ impl Connect for Tcp {
 #[derive(Debug)]
 pub struct Stream {
     socket: Arc<TcpStream>,
+    /// Its user has shut down the sending side: nobody else could use it.
+    ended_sending: bool,
 }
 
 impl Stream {
@@ -201,7 +206,8 @@ impl Stream {
 
     /// The socket alone. Gives the stream back while it is watched: while a future of [`closed`](Connect::closed) lives.
     pub fn into_inner(self) -> Result<TcpStream, Stream> {
-        Arc::try_unwrap(self.socket).map_err(|socket| Stream { socket })
+        let ended_sending = self.ended_sending;
+        Arc::try_unwrap(self.socket).map_err(|socket| Stream { socket, ended_sending })
     }
 
     /// Whether tokio has been told of the end. Also true when the runtime that would be told is gone.
@@ -266,7 +272,8 @@ impl AsyncWrite for Stream {
     }
 
     /// Ends the sending side; what the far side still sends can be read.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.ended_sending = true;
         Poll::Ready(self.end_sending())
     }
 }

@@ -98,6 +98,15 @@ async fn half_close_is_seen_by_the_peer_which_can_still_send() {
 }
 
 #[tokio::test]
+async fn a_stream_whose_user_ended_sending_is_of_no_use_to_others() {
+    let tcp = Tcp::default();
+    let (mut stream, _peer) = pair(&tcp).await;
+    assert!(tcp.is_open(&mut stream));
+    stream.shutdown().await.unwrap();
+    assert!(!tcp.is_open(&mut stream));
+}
+
+#[tokio::test]
 async fn shutting_down_a_reset_stream_is_no_error() {
     let tcp = Tcp::default();
     let (mut stream, peer) = pair(&tcp).await;

@@ -272,6 +272,15 @@ impl Tries {
         Tries { left: policy.attempts, timeout: policy.timeout, delay: policy.delay }
     }
 
+    /// The rest of a walk in which so many attempts have failed; one is always left.
+    pub(crate) fn resumed(policy: &Policy, failures: u32) -> Tries {
+        let mut tries = Tries::new(policy);
+        for _ in 0..failures.min(policy.attempts.saturating_sub(1)) {
+            tries.advance(policy);
+        }
+        tries
+    }
+
     /// For something given up: one attempt at a time, with the longest timeout.
     pub fn watching(policy: &Policy) -> Tries {
         Tries { left: 1, timeout: policy.watch_timeout(), delay: policy.delay }
@@ -282,16 +291,22 @@ impl Tries {
         self.timeout
     }
 
+    /// How many attempts have failed so far.
+    pub(crate) fn failures(&self, policy: &Policy) -> u32 {
+        policy.attempts.saturating_sub(self.left)
+    }
+
     /// An attempt failed: how long to wait before the next, or `None` when none is left.
     pub fn fail(&mut self, policy: &Policy, random: &mut Random) -> Option<Duration> {
+        let delay = self.delay;
+        self.advance(policy);
+        (self.left > 0).then(|| random.around(delay, policy.spread))
+    }
+
+    fn advance(&mut self, policy: &Policy) {
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 {
-            return None;
-        }
-        let delay = random.around(self.delay, policy.spread);
         self.timeout = self.timeout.saturating_mul(2).min(policy.max_timeout.unwrap_or(DAY));
         self.delay = self.delay.saturating_mul(2).min(policy.max_delay.unwrap_or(DAY));
-        Some(delay)
     }
 }
 
@@ -348,6 +363,19 @@ mod tests {
         assert_eq!(said(Policy::default().max_delay(ms(1))), "initial policy: max_delay must not be below delay");
         assert_eq!(said(Policy::default().spread(f64::NAN)), "initial policy: spread must be between 0 and 1");
         assert_eq!(said(Policy::default().delay(DAY * 2)), "initial policy: delay must be at most a day");
+    }
+
+    #[test]
+    fn a_walk_is_taken_up_where_it_was_left() {
+        let policy = Policy::default().attempts(4).spread(0.0);
+        let (mut tries, mut random) = (Tries::new(&policy), Random::new(0));
+        for failures in 0..4 {
+            assert_eq!(tries.failures(&policy), failures);
+            assert_eq!(Tries::resumed(&policy, failures), tries);
+            tries.fail(&policy, &mut random);
+        }
+        assert_eq!(Tries::resumed(&policy, 9), Tries::resumed(&policy, 3), "one attempt is always left");
+        assert_eq!(Tries::watching(&policy).failures(&policy), 3);
     }
 
     #[test]

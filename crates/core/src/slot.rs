@@ -27,6 +27,8 @@ pub struct Life {
     pub(crate) born: Instant,
     pub(crate) expires: Option<Instant>,
     pub(crate) uses: u64,
+    /// Attempts that had failed before it was made. They are forgiven when it has lived for a while.
+    pub(crate) failures: u32,
 }
 
 impl Life {
@@ -76,10 +78,19 @@ pub(crate) enum State {
     Idle { life: Life, last_used: Instant, looked_at: Instant, idleness: Idleness },
     /// Lent. An `unwanted` one is closed when it comes back; only for a `timed` one `since` is exact.
     Busy { life: Life, since: Instant, timed: bool, unwanted: bool },
-    /// Taken aside for a check.
-    Checking { life: Life, last_used: Instant },
+    /// Taken aside, for a check or to be cleaned after use.
+    Checking { life: Life, last_used: Instant, aside: Aside },
     /// Ending.
     Closing { then: Then },
+}
+
+/// Why a connection was taken aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// It has idled for a while.
+    Check,
+    /// It has been used.
+    Reset,
 }
 
 /// What follows when a slot's connection has ended.
@@ -106,7 +117,7 @@ pub enum Phase {
     Idle,
     /// Lent.
     Busy,
-    /// Being checked.
+    /// Being checked, or cleaned after use.
     Checking,
     /// Ending.
     Closing,

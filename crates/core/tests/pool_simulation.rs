@@ -5,7 +5,6 @@
 
 mod world;
 
-use carom_core::pool::State;
 use carom_core::random::Random;
 use std::time::Duration;
 use world::{Behaviour, Setting, World, for_each_schedule};
@@ -41,6 +40,129 @@ fn promise_5_the_pool_is_back_at_its_target_when_faults_stop() {
         assert!(back, "promise 5: not back at the target after {bound:?}");
         world.run_for(world.quiet_bound());
         world.pool_is_quiet();
+        world.end();
+    });
+}
+
+/// Callers who mostly give up: while they wait, when something has just been laid ready for them, at the same moment.
+#[test]
+fn promise_7_cancelling_leaves_counts_exact_and_nothing_behind() {
+    for_each_schedule(2_000, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        setting.gives_up = 0.9;
+        setting.caller_every = Duration::from_millis(15);
+        let mut world = World::new(setting, seed, trace);
+        world.publish_all();
+        world.run_for(Duration::from_secs(3));
+        world.end();
+    });
+}
+
+/// Closed in the middle of everything, with most checks, goodbyes and connects hanging, and callers still coming.
+#[test]
+fn promise_8_closing_waits_for_nothing_but_claims_and_short_goodbyes() {
+    for_each_schedule(3_000, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        setting.stalls = 0.8;
+        setting.weather_every = Some(Duration::from_millis(300));
+        let mut world = World::new(setting, seed, trace);
+        world.publish_all();
+        world.run_for(Duration::from_millis(1 + Random::new(seed).below(6_000) as u64));
+        world.close();
+        world.run_for(Duration::from_secs(1));
+        world.end();
+    });
+}
+
+/// The driver is gone at any moment: whoever waits is told, and what comes back later finds nothing.
+#[test]
+fn promise_8_without_a_driver_everything_ends_at_once() {
+    for_each_schedule(1_000, |seed, trace| {
+        let mut world = World::new(Setting::wild(seed), seed, trace);
+        world.publish_all();
+        world.run_for(Duration::from_millis(1 + Random::new(seed).below(6_000) as u64));
+        world.driver_dies();
+    });
+}
+
+/// Names keep moving from one address to another; the old ones go on, hang, or die.
+#[test]
+fn promise_9_a_new_address_under_an_old_name_moves_traffic() {
+    for_each_schedule(1_500, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        setting.servers = [2, 4][Random::new(seed).below(2)];
+        setting.stuck = None;
+        setting.dial = setting.dial.min(Duration::from_millis(100));
+        let mut random = Random::new(seed);
+        let mut world = World::new(setting, seed, trace);
+        let mut addresses: Vec<usize> = (0..world.setting.servers).step_by(2).collect();
+        world.publish(&addresses);
+        for _ in 0..8 {
+            world.run_for(Duration::from_millis(random.below(2_000) as u64));
+            let moving = random.below(addresses.len());
+            let (old, new) = (addresses[moving], addresses[moving] ^ 1);
+            addresses[moving] = new;
+            world.behave(new, Behaviour::Healthy);
+            if random.chance(0.5) {
+                world.behave(old, Behaviour::Hangs);
+            } else if random.chance(0.5) {
+                world.cut_off(old);
+            }
+            world.publish(&addresses);
+        }
+        world.run_for(Duration::from_secs(5));
+        assert_eq!(world.refused_claims(), 0, "promise 9: not every claim was granted something");
+        world.end();
+    });
+}
+
+#[test]
+fn promise_10_one_hanging_backend_never_blocks_claims_that_another_can_serve() {
+    for_each_schedule(3_000, |seed, trace| {
+        let setting = Setting::with_one_that_hangs(seed);
+        let mut random = Random::new(seed);
+        let mut world = World::new(setting, seed, trace);
+        let hanging = random.below(world.setting.servers);
+        let begins = Duration::from_millis([0, random.below(10_000) as u64][random.below(2)]);
+        if begins.is_zero() {
+            world.behave(hanging, Behaviour::Hangs);
+        }
+        world.publish_all();
+        world.run_until(begins);
+        world.behave(hanging, Behaviour::Hangs);
+        if world.setting.stuck.is_none() {
+            world.cut_off(hanging);
+        }
+        world.run_for(Duration::from_secs(20));
+        assert_eq!(world.refused_claims(), 0, "promise 10: not every claim was granted something");
+        world.end();
+    });
+}
+
+/// Nothing comes back, and every slot is needed but the one that watches the hanging backend.
+#[test]
+fn promise_10_a_hanging_backend_does_not_keep_slots_that_another_could_use() {
+    for_each_schedule(2_000, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        setting.hold = HOUR;
+        setting.stuck = Some(HOUR);
+        setting.dial = setting.dial.min(Duration::from_millis(100));
+        let mut random = Random::new(seed);
+        let mut world = World::new(setting, seed, trace);
+        world.stop_the_rhythm();
+        world.publish_all();
+        let (hanging, claims) = (random.below(world.setting.servers), world.setting.options.maximum - 1);
+        let healthy = random.below(claims + 1);
+        for claim in 0..claims {
+            if claim == healthy {
+                world.behave(hanging, Behaviour::Hangs);
+                world.run_for(Duration::from_millis(random.below(1_000) as u64));
+            }
+            world.caller_comes();
+            world.run_for(Duration::from_millis(random.below(1_000) as u64));
+        }
+        world.run_for(Duration::from_secs(8));
+        assert_eq!(world.refused_claims(), 0, "promise 10: not every claim was granted something");
         world.end();
     });
 }

@@ -128,7 +128,7 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// How long a check, or an orderly close, may take. Default 3 s.
+    /// How long a check, a reset, or an orderly close may take. Default 3 s.
     pub fn check_timeout(mut self, check_timeout: Duration) -> Builder<C> {
         self.options.check_timeout = check_timeout;
         self
@@ -167,7 +167,8 @@ impl<C: Connect> Builder<C> {
         if self.claim_timeout.is_zero() {
             return Err(OptionsError::new("claim_timeout", "must be above zero").into());
         }
-        let machine = Machine::new(self.options, seed(), clock::now())?;
+        let options = Options { resets: C::RESETS, ..self.options };
+        let machine = Machine::new(options, seed(), clock::now())?;
         let resolve = self.resolver.ok_or(BuildError::NoResolver)?;
         let runtime = match self.runtime {
             Some(runtime) => runtime,

@@ -39,10 +39,11 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
     fn begin(
         &mut self,
         mut table: MutexGuard<'pool, Table<C>>,
+        now: Option<Instant>,
         context: &Context<'_>,
     ) -> Poll<Result<Claim<C>, ClaimError>> {
         let shared = self.shared;
-        let first = clock::now();
+        let first = now.unwrap_or_else(clock::now);
         let (mut now, mut again) = (first, None::<Place>);
         loop {
             let begun = table.begin(now, self.asking, again, context.waker(), &shared.name);
@@ -77,7 +78,9 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
         since: Instant,
         context: &Context<'_>,
     ) -> Poll<Result<Claim<C>, ClaimError>> {
-        match self.shared.step(|table| table.collect(waiter, context.waker())) {
+        // Collecting serves nobody else and asks nothing of the driver.
+        let collected = self.shared.lock().collect(waiter, context.waker());
+        match collected {
             Collected::Nothing(_) => Poll::Pending,
             Collected::Granted(held) => {
                 self.progress = Progress::Over;
@@ -114,6 +117,7 @@ impl<C: Connect> Future for Claiming<'_, C> {
         match self.progress {
             Progress::New => {
                 let shared = self.shared;
+                let now = shared.now_if_crowded();
                 let mut table = shared.lock();
                 match table.claim_warm(self.asking.site) {
                     Some(held) => {
@@ -121,7 +125,7 @@ impl<C: Connect> Future for Claiming<'_, C> {
                         self.progress = Progress::Over;
                         Poll::Ready(Ok(Claim::new(Arc::clone(shared), held)))
                     }
-                    None => self.begin(table, context),
+                    None => self.begin(table, now, context),
                 }
             }
             Progress::InLine { waiter, since } => self.collect(waiter, since, context),

@@ -143,6 +143,7 @@ impl<C: Connect> Driver<C> {
         match action {
             Action::Connect { slot, backend } => self.connect(slot, backend),
             Action::Check { slot } => self.check(slot),
+            Action::Reset { slot } => self.reset(slot),
             Action::Watch { slot } => self.watch(slot),
             Action::Close { slot, goodbye } => self.close(slot, goodbye),
             Action::Abandon { task, slot, timed_out } => self.abandon(task, slot, timed_out),
@@ -163,6 +164,15 @@ impl<C: Connect> Driver<C> {
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
         self.spawn(slot, Work::Check(backend), async move {
             let result = shared.connector.check(&mut held.connection).await;
+            Done::Checked(held, result)
+        });
+    }
+
+    fn reset(&mut self, slot: SlotRef) {
+        let Some(mut held) = self.take(slot) else { return };
+        let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
+        self.spawn(slot, Work::Check(backend), async move {
+            let result = shared.connector.reset(&mut held.connection).await;
             Done::Checked(held, result)
         });
     }

@@ -113,9 +113,30 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {error}"),
-            Cause::Resolve { error } => write!(f, "last resolver error: {error}"),
+            Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
+            Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
         }
+    }
+}
+
+/// An error and its sources. Many drivers keep the reason there, and somebody reads the text at three in the morning.
+struct Chain<'a>(&'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = self.0.to_string();
+        f.write_str(&last)?;
+        let mut next = self.0.source();
+        while let Some(source) = next {
+            let text = source.to_string();
+            // Others repeat it.
+            if !last.ends_with(&text) {
+                write!(f, ": {text}")?;
+            }
+            last = text;
+            next = source.source();
+        }
+        Ok(())
     }
 }
 
@@ -250,6 +271,18 @@ mod tests {
         );
         let source = timed_out.source().unwrap();
         assert!(source.downcast_ref::<std::io::Error>().is_some(), "the connector's own error can be downcast");
+    }
+
+    #[test]
+    fn the_reason_behind_an_error_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("db error")]
+        struct Terse(#[source] std::io::Error);
+        #[derive(Debug, thiserror::Error)]
+        #[error("login: {0}")]
+        struct Wordy(#[source] Terse);
+        let error = Wordy(Terse(std::io::Error::other("password rejected")));
+        assert_eq!(Chain(&error).to_string(), "login: db error: password rejected");
     }
 
     #[test]

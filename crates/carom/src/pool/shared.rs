@@ -4,6 +4,7 @@
 //! callers is put into their hands before the lock is let go; they are woken after.
 
 use super::error::{Cause, ClaimError, Summary};
+use crate::clock;
 use crate::connect::Connect;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
@@ -11,6 +12,7 @@ use carom_core::pool::{Claimed, Delivery, Lent, Machine, Outcome, Refusal, Reque
 use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::{Place, WaiterId};
 use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -25,6 +27,8 @@ pub(crate) struct Shared<C: Connect> {
     /// Wakes the driver.
     pub(crate) wake: Notify,
     pub(crate) lifecycle: watch::Sender<State>,
+    /// A hint, outside the lock, that somebody waits.
+    crowded: AtomicBool,
 }
 
 /// What the lock protects.
@@ -33,6 +37,8 @@ pub(crate) struct Table<C: Connect> {
     entries: Vec<Entry<C>>,
     callers: Vec<Caller<C>>,
     cause: Option<Cause>,
+    /// What the hint says.
+    crowded: bool,
 }
 
 /// What is kept for a slot.
@@ -110,8 +116,15 @@ pub struct Outstanding {
 impl<C: Connect> Shared<C> {
     pub(crate) fn new(name: Arc<str>, connector: C, machine: Machine) -> Shared<C> {
         let lifecycle = watch::Sender::new(machine.state());
-        let table = Table { machine, entries: Vec::new(), callers: Vec::new(), cause: None };
-        Shared { name, connector, state: Mutex::new(table), wake: Notify::new(), lifecycle }
+        let table = Table { machine, entries: Vec::new(), callers: Vec::new(), cause: None, crowded: false };
+        Shared {
+            name,
+            connector,
+            state: Mutex::new(table),
+            wake: Notify::new(),
+            lifecycle,
+            crowded: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Table<C>> {
@@ -127,10 +140,15 @@ impl<C: Connect> Shared<C> {
     }
 
     /// Ends a step: callers it served are woken, and the driver if it has something to do.
+    #[inline]
     pub(crate) fn unlock(&self, mut table: MutexGuard<'_, Table<C>>) {
-        let (wakers, attention) = (table.deliver(), table.machine.take_attention());
+        let wakers = table.machine.has_deliveries().then(|| table.deliver());
+        let attention = table.machine.take_attention();
+        self.note_crowd(&mut table);
         drop(table);
-        wakers.wake();
+        if let Some(wakers) = wakers {
+            wakers.wake();
+        }
         if attention {
             self.wake.notify_one();
         }
@@ -150,6 +168,7 @@ impl<C: Connect> Shared<C> {
             Returned::Passed { waiter, slot } => {
                 held.slot = slot;
                 let waker = table.hand(waiter, held);
+                self.note_crowd(&mut table);
                 drop(table);
                 if let Some(waker) = waker {
                     waker.wake();
@@ -157,6 +176,21 @@ impl<C: Connect> Shared<C> {
                 None
             }
             Returned::Declined => Some(held),
+        }
+    }
+
+    /// The time, if somebody waits: then a claim will need it, and had better not ask for it while it holds the lock.
+    #[inline]
+    pub(crate) fn now_if_crowded(&self) -> Option<Instant> {
+        self.crowded.load(Ordering::Relaxed).then(clock::now)
+    }
+
+    #[inline]
+    fn note_crowd(&self, table: &mut Table<C>) {
+        let crowded = table.machine.waiting() > 0;
+        if crowded != table.crowded {
+            table.crowded = crowded;
+            self.crowded.store(crowded, Ordering::Relaxed);
         }
     }
 

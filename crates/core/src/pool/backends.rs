@@ -19,18 +19,29 @@ use std::time::Instant;
 ///   any ---- no longer resolved ----> Removed <-------------------+
 /// ```
 ///
-/// A `doubted` one has nothing working and an attempt that failed or hangs. As long as another backend is trusted, the
-/// plan treats it like a dead one: it keeps one slot and the others go where claims can be served.
+/// As long as another backend is doubted less, the plan treats a doubted one with nothing working like a dead one: it keeps
+/// one slot at most, and the others go where claims can be served. One that has something working keeps that, and one more
+/// slot to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// Never connected to.
-    Unproven { doubted: bool },
+    Unproven { doubt: Doubt },
     /// Has worked. While it rests (it works, but further connects fail), no slots are added.
-    Proven { doubted: bool, rests_until: Option<Instant> },
+    Proven { doubt: Doubt, rests_until: Option<Instant> },
     /// Attempts ran out.
     Dead { worked: bool },
     /// No longer known; it goes when its last slot does.
     Removed,
+}
+
+/// How much it is doubted that a backend can be connected to. A success ends all doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Doubt {
+    None,
+    /// An attempt took so long that another backend was tried instead. It may only be slow.
+    Slow,
+    /// The last attempt failed.
+    Failing,
 }
 
 impl Health {
@@ -50,15 +61,12 @@ impl Health {
         }
     }
 
-    pub(crate) fn is_doubted(self) -> bool {
+    /// `None` for what is dead or removed: there is nothing to doubt.
+    pub(crate) fn doubt(self) -> Option<Doubt> {
         match self {
-            Health::Unproven { doubted } | Health::Proven { doubted, .. } => doubted,
-            Health::Dead { .. } | Health::Removed => false,
+            Health::Unproven { doubt } | Health::Proven { doubt, .. } => Some(doubt),
+            Health::Dead { .. } | Health::Removed => None,
         }
-    }
-
-    pub(crate) fn is_resting(self, now: Instant) -> bool {
-        matches!(self, Health::Proven { rests_until: Some(until), .. } if until > now)
     }
 
     pub(crate) fn rests_until(self) -> Option<Instant> {
@@ -68,11 +76,11 @@ impl Health {
         }
     }
 
-    /// True when this is news.
-    pub(crate) fn doubt(&mut self) -> bool {
+    fn doubted(self, doubt: Doubt) -> Health {
         match self {
-            Health::Unproven { doubted } | Health::Proven { doubted, .. } => !std::mem::replace(doubted, true),
-            Health::Dead { .. } | Health::Removed => false,
+            Health::Unproven { .. } => Health::Unproven { doubt },
+            Health::Proven { rests_until, .. } => Health::Proven { doubt, rests_until },
+            Health::Dead { .. } | Health::Removed => self,
         }
     }
 }
@@ -111,6 +119,8 @@ pub(crate) struct Backends {
     /// Known backends, most preferred first.
     order: Vec<u32>,
     dead: usize,
+    /// How many of the others are doubted how much.
+    doubted: [usize; 3],
 }
 
 impl Backends {
@@ -139,12 +149,15 @@ impl Backends {
         self.dead == self.known() && self.known() > 0
     }
 
-    /// Whether some backend is neither dead nor doubted.
-    pub(crate) fn any_trusted(&self) -> bool {
-        self.order.iter().any(|&index| {
-            let health = self.get(index).health;
-            !health.is_dead() && !health.is_doubted()
-        })
+    /// How many backends are doubted just so much, and not dead.
+    pub(crate) fn doubted(&self, doubt: Doubt) -> usize {
+        self.doubted[doubt as usize]
+    }
+
+    /// How little the best of them is doubted.
+    pub(crate) fn least_doubt(&self) -> Doubt {
+        let ascending = [Doubt::None, Doubt::Slow];
+        ascending.into_iter().find(|&doubt| self.doubted(doubt) > 0).unwrap_or(Doubt::Failing)
     }
 
     /// Every record, those of removed backends included.
@@ -171,7 +184,7 @@ impl Backends {
     pub(crate) fn insert(&mut self, backend: &Backend, random: &mut Random) -> u32 {
         let record = Record {
             backend: Arc::new(backend.clone()),
-            health: Health::Unproven { doubted: false },
+            health: Health::Unproven { doubt: Doubt::None },
             slots: Vec::new(),
             held: VecDeque::new(),
             counts: Counts::default(),
@@ -186,6 +199,7 @@ impl Backends {
                 (self.records.len() - 1) as u32
             }
         };
+        self.doubted[Doubt::None as usize] += 1;
         self.by_backend.insert(backend.clone(), index);
         self.order.insert(random.below(self.order.len() + 1), index);
         index
@@ -213,6 +227,28 @@ impl Backends {
         let before = std::mem::replace(&mut record.health, health);
         self.dead += usize::from(health.is_dead());
         self.dead -= usize::from(before.is_dead());
+        if let Some(doubt) = health.doubt() {
+            self.doubted[doubt as usize] += 1;
+        }
+        if let Some(doubt) = before.doubt() {
+            self.doubted[doubt as usize] -= 1;
+        }
+    }
+
+    /// Doubts a backend at least so much; true when that is news.
+    pub(crate) fn doubt(&mut self, index: u32, doubt: Doubt) -> bool {
+        let health = self.get(index).health;
+        let is_news = health.doubt().is_some_and(|before| before < doubt);
+        if is_news {
+            self.set_health(index, health.doubted(doubt));
+        }
+        is_news
+    }
+
+    /// Leaves alone until then a backend that works.
+    pub(crate) fn rest(&mut self, index: u32, until: Instant) {
+        let doubt = self.get(index).health.doubt().unwrap_or(Doubt::None);
+        self.set_health(index, Health::Proven { doubt, rests_until: Some(until) });
     }
 
     /// The least preferred backend moves to a random place; false when there is nothing to move.

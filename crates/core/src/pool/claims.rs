@@ -73,6 +73,7 @@ impl Machine {
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
+            Outcome::Open if self.options.resets && !self.must_close(index) => self.reset(now, index, life),
             Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
@@ -80,7 +81,7 @@ impl Machine {
                 self.follow(now, index, then);
             }
             Outcome::Failed => {
-                let then = self.blame(now, index);
+                let then = self.blame(now, index, life);
                 self.follow(now, index, then);
             }
             Outcome::Dropped | Outcome::Detached => self.follow(now, index, Then::Gone),

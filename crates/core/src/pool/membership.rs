@@ -1,6 +1,6 @@
 //! Who serves: following the resolver, and the preference order.
 
-use super::backends::Health;
+use super::backends::{Doubt, Health};
 use super::{Machine, State};
 use crate::backend::Backend;
 use crate::slot::Phase;
@@ -77,6 +77,8 @@ impl Machine {
             self.stop(now, slot);
         }
         self.plan_soon();
+        // What drains is no load of this pool any more.
+        self.note_load(now);
     }
 
     /// Notes that the plan is stale and that the driver should make a new one.
@@ -93,13 +95,13 @@ impl Machine {
         self.fail_if_all_dead();
     }
 
-    /// A connection to the backend was made: whatever was believed, it works.
-    pub(super) fn trust(&mut self, index: u32) {
+    /// A connection to the backend was made: whatever was believed, it works. True if it was not known to.
+    pub(super) fn trust(&mut self, index: u32) -> bool {
         let before = self.backends.get(index).health;
-        if before.is_dead() || before.is_doubted() {
+        if before.doubt() != Some(Doubt::None) {
             self.plan_soon();
         }
-        self.backends.set_health(index, Health::Proven { doubted: false, rests_until: None });
+        self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rests_until: None });
         match self.state {
             State::Starting | State::Failed => {
                 self.state = State::Running;
@@ -108,5 +110,6 @@ impl Machine {
             }
             State::Running | State::Stopping | State::Stopped => {}
         }
+        before.is_dead() || !before.has_worked()
     }
 }

@@ -67,6 +67,11 @@ pub enum Action {
         /// The slot whose connection it is.
         slot: SlotRef,
     },
+    /// Clean the slot's connection after use, then tell [`Machine::handle_checked`].
+    Reset {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+    },
     /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself.
     Watch {
         /// The slot whose connection it is.
@@ -278,6 +283,12 @@ impl Machine {
     /// The next thing for the driver to do.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Whether something is to be handed to a waiting caller.
+    #[inline]
+    pub fn has_deliveries(&self) -> bool {
+        !self.deliveries.is_empty()
     }
 
     /// The next thing to be handed to a waiting caller.

@@ -26,8 +26,10 @@ pub struct Options {
     pub max_uses: Option<u64>,
     /// An idle connection is checked each time it has idled this long. Default off.
     pub check_after: Option<Duration>,
-    /// How long a check, or an orderly close, may take. Default 3 s.
+    /// How long a check, a reset, or an orderly close may take. Default 3 s.
     pub check_timeout: Duration,
+    /// Connections are cleaned after use, within `check_timeout`, before they are lent again. Default false.
+    pub resets: bool,
     /// Which idle connection a claim gets. Default [`Pick::LeastLoaded`].
     pub pick: Pick,
     /// Connects under way to one backend at a time. Default 4.
@@ -48,6 +50,7 @@ impl Default for Options {
             max_uses: None,
             check_after: None,
             check_timeout: Duration::from_secs(3),
+            resets: false,
             pick: Pick::default(),
             connecting_per_backend: 4,
             decoherence: Duration::from_secs(60),

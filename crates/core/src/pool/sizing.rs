@@ -1,5 +1,6 @@
 //! How many connections, and to whom: the target, the floor under it, and carrying out the plan.
 
+use super::backends::Doubt;
 use super::{Machine, OptionsError, State as PoolState, options};
 use crate::filter::LowPass;
 use crate::idle;
@@ -73,10 +74,11 @@ impl Machine {
         for slot in std::mem::take(&mut self.unwanted) {
             self.set_unwanted(slot, false);
         }
-        let any_trusted = self.backends.any_trusted();
+        let least_doubt = self.backends.least_doubt();
         let order = self.backends.order().to_vec();
-        let have: Vec<Have> = order.iter().map(|&index| self.have(index, any_trusted)).collect();
-        let plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
+        let have: Vec<Have> = order.iter().map(|&index| self.have(index, least_doubt)).collect();
+        let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
+        self.spare_the_strained(now, &order, &have, &mut plan.want);
         let removals: Vec<(usize, usize)> = plan.removals(&have).collect();
         let additions: Vec<u32> = plan.additions(&have).map(|place| order[place]).collect();
 
@@ -84,10 +86,11 @@ impl Machine {
         for (place, many) in removals {
             self.shed(now, order[place], many, &mut surplus);
         }
-        let additions = self.without_resting(now, additions);
-        let room = self.options.maximum.saturating_sub(self.counts.total());
-        let above = self.counts.total().saturating_sub(self.options.maximum);
-        self.make_room(now, above + additions.len().saturating_sub(room), surplus);
+        let slots = self.counts.total();
+        let room = self.options.maximum.saturating_sub(slots);
+        let leaving: usize = order.iter().map(|&index| self.leaving(index)).sum();
+        let short = (slots + additions.len()).saturating_sub(self.options.maximum + leaving);
+        self.make_room(now, short, surplus);
         for backend in additions.into_iter().take(room) {
             self.add_slot(now, backend);
         }
@@ -95,27 +98,79 @@ impl Machine {
         self.stale_plan = false;
     }
 
-    fn have(&self, index: u32, any_trusted: bool) -> Have {
+    fn have(&self, index: u32, least_doubt: Doubt) -> Have {
         let record = self.backends.get(index);
-        let mut slots = record.counts.total();
-        if record.counts.of(Phase::Closing) > 0 {
-            let leaving =
-                |&&slot: &&u32| matches!(self.slots[slot as usize].state, State::Closing { then: Then::Gone });
-            slots -= record.slots.iter().filter(leaving).count();
+        let doubted = record.health.doubt().is_none_or(|doubt| doubt > least_doubt);
+        Have { slots: record.counts.total() - self.leaving(index), dead: doubted && record.counts.working() == 0 }
+    }
+
+    /// Slots of a backend that are ending for good.
+    fn leaving(&self, index: u32) -> usize {
+        let record = self.backends.get(index);
+        if record.counts.of(Phase::Closing) == 0 {
+            return 0;
         }
-        let dead = record.health.is_dead() || (any_trusted && record.health.is_doubted());
-        Have { slots, dead }
+        let leaves = |&&slot: &&u32| matches!(self.slots[slot as usize].state, State::Closing { then: Then::Gone });
+        record.slots.iter().filter(leaves).count()
+    }
+
+    /// Backends that work, but at which further connects hang or fail, get one slot to try and no more; the others take over
+    /// what the plan had for them, and make up for the slot that tries as far as the maximum allows. One that rests after
+    /// such tries keeps what it has.
+    fn spare_the_strained(&mut self, now: Instant, order: &[u32], have: &[Have], want: &mut [usize]) {
+        let least_doubt = self.backends.least_doubt();
+        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, least_doubt)).collect();
+        let takes_over = |&place: &usize| strains[place] == Strain::None && !have[place].dead;
+        let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
+        let planned: usize = want.iter().sum();
+        let (mut excess, mut trying) = (0, 0);
+        for (place, strain) in strains.iter().enumerate() {
+            let most = match *strain {
+                Strain::Rests { until } if want[place] > have[place].slots => {
+                    self.look_again(until);
+                    have[place].slots
+                }
+                Strain::Tries { working } if want[place] > working && !takers.is_empty() => {
+                    trying += 1;
+                    working + 1
+                }
+                Strain::None | Strain::Rests { .. } | Strain::Tries { .. } => continue,
+            };
+            excess += want[place] - most;
+            want[place] = most;
+        }
+        if takers.is_empty() {
+            return;
+        }
+        excess += trying.min(self.options.maximum.saturating_sub(planned));
+        let (each, rest) = (excess / takers.len(), excess % takers.len());
+        for (turn, &place) in takers.iter().enumerate() {
+            want[place] += each + usize::from(turn < rest);
+        }
+    }
+
+    fn strain(&self, now: Instant, index: u32, least_doubt: Doubt) -> Strain {
+        let record = self.backends.get(index);
+        let (health, working) = (record.health, record.counts.working());
+        match health.rests_until() {
+            _ if working == 0 => Strain::None,
+            Some(until) if until > now => Strain::Rests { until },
+            Some(_) | None if health.doubt().is_some_and(|doubt| doubt > least_doubt) => Strain::Tries { working },
+            Some(_) | None => Strain::None,
+        }
     }
 
     /// Takes slots from a backend. What is not connected stops at once; idle connections have their time to idle out, and
     /// what is lent is left alone, unless the room is needed.
     fn shed(&mut self, now: Instant, backend: u32, mut many: usize, surplus: &mut Surplus) {
-        for phase in [Phase::Held, Phase::Backoff, Phase::Connecting] {
+        for phase in [Phase::Held, Phase::Backoff, Phase::Closing, Phase::Connecting] {
             if many == 0 || self.backends.get(backend).counts.of(phase) == 0 {
                 continue;
             }
             for index in self.backends.get(backend).slots.clone() {
-                if many > 0 && self.slots[index as usize].state.phase() == Some(phase) {
+                let state = &self.slots[index as usize].state;
+                let leaves_anyway = matches!(state, State::Closing { then: Then::Gone });
+                if many > 0 && state.phase() == Some(phase) && !leaves_anyway {
                     self.stop(now, index);
                     many -= 1;
                 }
@@ -181,18 +236,6 @@ impl Machine {
         }
     }
 
-    /// Leaves out backends that work but refuse further connections, and sees to it that they are asked again.
-    fn without_resting(&mut self, now: Instant, additions: Vec<u32>) -> Vec<u32> {
-        let (resting, awake): (Vec<u32>, Vec<u32>) =
-            additions.into_iter().partition(|&index| self.backends.get(index).health.is_resting(now));
-        for backend in resting {
-            if let Some(until) = self.backends.get(backend).health.rests_until() {
-                self.look_again(until);
-            }
-        }
-        awake
-    }
-
     fn look_again(&mut self, at: Instant) {
         let at = self.look_at.map_or(at, |earlier| earlier.min(at));
         self.look_at = Some(at);
@@ -206,6 +249,20 @@ impl Machine {
             *unwanted = value;
         }
     }
+}
+
+/// What keeps a backend that works from having more connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strain {
+    None,
+    /// It refused more of them; it is left alone for a while.
+    Rests {
+        until: Instant,
+    },
+    /// An attempt hangs or has failed.
+    Tries {
+        working: usize,
+    },
 }
 
 /// Connections beyond the plan, those of the least preferred backends first.

@@ -1,9 +1,9 @@
 //! What slots go through: dialling in turn, failing, dying, being checked, closing.
 
-use super::backends::Health;
+use super::backends::{Doubt, Health};
 use super::{Action, Machine};
 use crate::recovery::Tries;
-use crate::slot::{Life, Phase, SETTLED_AFTER, Slot, SlotRef, State, Then};
+use crate::slot::{Aside, Life, Phase, SETTLED_AFTER, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
 /// Up to this share is taken off a connection's lifetime when it is born.
@@ -29,15 +29,18 @@ impl Machine {
 
     /// The connect that was asked for has succeeded.
     pub fn handle_connected(&mut self, now: Instant, slot: SlotRef) {
-        let Some(State::Connecting { .. }) = self.current(slot).map(|found| &found.state) else { return };
-        let index = slot.index;
-        let backend = self.slots[slot.index()].backend;
-        self.trust(backend);
+        let Some(State::Connecting { tries, .. }) = self.current(slot).map(|found| &found.state) else { return };
+        let (index, backend) = (slot.index, self.slots[slot.index()].backend);
+        let failures =
+            tries.failures(self.options.recovery.for_connect(self.backends.get(backend).health.has_worked()));
+        if self.trust(backend) {
+            self.start_afresh(backend);
+        }
         let expires = self
             .options
             .max_lifetime
             .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
-        self.offer(now, index, Life { born: now, expires, uses: 0 });
+        self.offer(now, index, Life { born: now, expires, uses: 0, failures });
         self.give_turns(now, backend);
     }
 
@@ -48,15 +51,19 @@ impl Machine {
         self.follow(now, slot.index, then);
     }
 
-    /// The check that was asked for is over. A connection that did not pass has been dropped.
+    /// The check or reset that was asked for is over. A connection that did not pass has been dropped.
     pub fn handle_checked(&mut self, now: Instant, slot: SlotRef, passed: bool) {
-        let Some(State::Checking { life, last_used }) = self.current(slot).map(|found| found.state.clone()) else {
+        let Some(State::Checking { life, last_used, aside }) = self.current(slot).map(|found| found.state.clone())
+        else {
             return;
         };
         if passed {
-            self.take_back(now, slot.index, life, last_used);
+            match aside {
+                Aside::Check => self.take_back(now, slot.index, life, last_used),
+                Aside::Reset => self.offer(now, slot.index, life),
+            }
         } else {
-            let then = self.blame(now, slot.index);
+            let then = self.blame(now, slot.index, life);
             self.follow(now, slot.index, then);
         }
     }
@@ -162,22 +169,23 @@ impl Machine {
         self.stale_plan = true;
     }
 
-    /// A fresh attempt, failed.
-    pub(super) fn blame(&mut self, now: Instant, index: u32) -> Then {
+    /// A connection was of no use: an attempt has failed. If it lived so short that having made it proves nothing, it is one
+    /// more of those that failed before.
+    pub(super) fn blame(&mut self, now: Instant, index: u32, life: Life) -> Then {
         let record = self.backends.get(self.slots[index as usize].backend);
-        let tries = Tries::new(self.options.recovery.for_connect(record.health.has_worked()));
-        self.consume_attempt(now, index, tries)
+        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        let failures = if self.lived_short(now, life) { life.failures } else { 0 };
+        self.consume_attempt(now, index, Tries::resumed(policy, failures))
     }
 
     /// What follows when a connection ended by itself: nothing special, unless it lived so short that reconnecting at once
     /// would be a tight loop.
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
-        let policy = self.options.recovery.for_connect(true);
-        if now.saturating_duration_since(life.born) < policy.shortest_life() {
-            self.blame(now, index)
-        } else {
-            Then::Gone
-        }
+        if self.lived_short(now, life) { self.blame(now, index, life) } else { Then::Gone }
+    }
+
+    fn lived_short(&self, now: Instant, life: Life) -> bool {
+        now.saturating_duration_since(life.born) < self.options.recovery.for_connect(true).shortest_life()
     }
 
     /// Leaves a state in which nothing is open or under way.
@@ -208,7 +216,7 @@ impl Machine {
     fn consume_attempt(&mut self, now: Instant, index: u32, mut tries: Tries) -> Then {
         let Slot { backend, ref state, .. } = self.slots[index as usize];
         let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
-        let record = self.backends.get_mut(backend);
+        let record = self.backends.get(backend);
         let others_work = record.counts.working() > itself;
         let policy = self.options.recovery.for_connect(record.health.has_worked());
         match record.health {
@@ -217,26 +225,29 @@ impl Machine {
                 let until = now + policy.watch_delay(&mut self.random);
                 Then::Retry { tries: Tries::watching(policy), until }
             }
-            Health::Unproven { .. } | Health::Proven { .. } => match tries.fail(policy, &mut self.random) {
-                Some(delay) => {
-                    if !others_work && record.health.doubt() {
-                        self.plan_soon();
+            Health::Unproven { .. } | Health::Proven { .. } => {
+                // That a connection fails does not say that others cannot be made, unless it was the last.
+                let is_news = (itself == 0 || !others_work) && self.backends.doubt(backend, Doubt::Failing);
+                let then = match tries.fail(policy, &mut self.random) {
+                    Some(delay) => Then::Retry { tries, until: now + delay },
+                    None => {
+                        let until = now + policy.watch_delay(&mut self.random);
+                        let tries = Tries::watching(policy);
+                        if others_work {
+                            // It works, but it will not have more of us: leave it alone for a while.
+                            self.backends.rest(backend, until);
+                            Then::Gone
+                        } else {
+                            self.bury(backend);
+                            Then::Retry { tries, until }
+                        }
                     }
-                    Then::Retry { tries, until: now + delay }
+                };
+                if is_news || itself > 0 {
+                    self.plan_soon();
                 }
-                None if others_work => {
-                    // It works, but it will not have more of us: leave it alone for a while.
-                    let until = now + policy.watch_delay(&mut self.random);
-                    record.health = Health::Proven { doubted: false, rests_until: Some(until) };
-                    Then::Gone
-                }
-                None => {
-                    let until = now + policy.watch_delay(&mut self.random);
-                    let tries = Tries::watching(policy);
-                    self.bury(backend);
-                    Then::Retry { tries, until }
-                }
-            },
+                then
+            }
         }
     }
 
@@ -256,13 +267,10 @@ impl Machine {
             return;
         }
         let address = record.backend.clone();
-        let nothing_works = record.counts.working() == 0;
         let timeout = tries.timeout();
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
         self.set_timer(now + timeout, slot);
-        if nothing_works {
-            self.set_timer(now + timeout / 4, slot);
-        }
+        self.set_timer(now + timeout / 4, slot);
         self.act(Action::Connect { slot, backend: address });
     }
 
@@ -284,6 +292,16 @@ impl Machine {
         }
     }
 
+    /// A backend works for the first time, or again: what the slots held back had left of their attempts is of no account.
+    fn start_afresh(&mut self, backend: u32) {
+        let fresh = Tries::new(self.options.recovery.for_connect(true));
+        for &index in &self.backends.get(backend).held {
+            if let State::Held { tries } = &mut self.slots[index as usize].state {
+                *tries = fresh.clone();
+            }
+        }
+    }
+
     pub(super) fn set_timer(&mut self, at: Instant, slot: SlotRef) {
         let slots = &self.slots;
         let alive = slots.len() - self.free_slots.len();
@@ -300,11 +318,11 @@ impl Machine {
                     let then = self.consume_attempt(now, slot.index, tries);
                     self.cut_short(slot, then, Some(timeout));
                 }
-                State::Connecting { .. } => self.doubt(found.backend),
+                State::Connecting { tries, .. } => self.doubt(now, slot, tries.timeout()),
                 State::Backoff { tries } => self.dial(now, slot.index, tries),
                 State::Idle { life, looked_at, .. } => self.look_at_idle(now, slot, life, looked_at),
-                State::Checking { .. } => {
-                    let then = self.blame(now, slot.index);
+                State::Checking { life, .. } => {
+                    let then = self.blame(now, slot.index, life);
                     self.cut_short(slot, then, Some(self.options.check_timeout));
                 }
                 State::Closing { .. } => {
@@ -316,10 +334,19 @@ impl Machine {
         }
     }
 
-    fn doubt(&mut self, backend: u32) {
-        let record = self.backends.get_mut(backend);
-        if record.counts.working() == 0 && record.health.doubt() {
+    /// An attempt has taken longer than most do. That is reason enough to try another backend, but not to give up this one
+    /// when there is no other: it may only be slow.
+    fn doubt(&mut self, now: Instant, slot: SlotRef, timeout: Duration) {
+        let backend = self.slots[slot.index()].backend;
+        let record = self.backends.get(backend);
+        if record.health.doubt() != Some(Doubt::None) {
+            return;
+        }
+        if self.backends.doubted(Doubt::None) > 1 {
+            self.backends.doubt(backend, Doubt::Slow);
             self.plan_soon();
+        } else {
+            self.set_timer(now + timeout / 4, slot);
         }
     }
 
@@ -329,11 +356,21 @@ impl Machine {
             self.close_slot(now, slot.index);
         } else if self.options.check_after.is_some_and(|after| looked_at + after <= now) {
             let State::Idle { last_used, .. } = self.slots[slot.index()].state else { return };
-            let deadline = now + self.options.check_timeout;
-            let slot = self.enter(slot.index, State::Checking { life, last_used });
-            self.set_timer(deadline, slot);
+            let slot = self.take_aside(now, slot.index, State::Checking { life, last_used, aside: Aside::Check });
             self.act(Action::Check { slot });
         }
+    }
+
+    /// A connection has been used, and is cleaned before anyone else gets it.
+    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life) {
+        let slot = self.take_aside(now, index, State::Checking { life, last_used: now, aside: Aside::Reset });
+        self.act(Action::Reset { slot });
+    }
+
+    fn take_aside(&mut self, now: Instant, index: u32, state: State) -> SlotRef {
+        let slot = self.enter(index, state);
+        self.set_timer(now + self.options.check_timeout, slot);
+        slot
     }
 
     /// A connection comes to rest after use. When it has settled it is worth watching and timing.

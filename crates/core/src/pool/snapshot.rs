@@ -1,6 +1,6 @@
 //! A copy of a pool's state for people: its figures agree, because they were taken together.
 
-use super::backends::{Health, Record};
+use super::backends::{Doubt, Health, Record};
 use super::{Machine, State};
 use crate::backend::Backend;
 use crate::slot::{Counts, SlotRef, State as SlotState};
@@ -129,9 +129,11 @@ impl Machine {
         let state = match record.health {
             Health::Dead { .. } => BackendState::Dead,
             Health::Removed => BackendState::Removed,
-            Health::Unproven { doubted: true } | Health::Proven { doubted: true, .. } => BackendState::Doubted,
-            Health::Unproven { doubted: false } => BackendState::Unproven,
-            Health::Proven { doubted: false, .. } => BackendState::Alive,
+            Health::Unproven { doubt: Doubt::None } => BackendState::Unproven,
+            Health::Proven { .. } if record.counts.working() > 0 => BackendState::Alive,
+            Health::Proven { doubt: Doubt::None, .. } => BackendState::Alive,
+            Health::Unproven { doubt: Doubt::Slow | Doubt::Failing }
+            | Health::Proven { doubt: Doubt::Slow | Doubt::Failing, .. } => BackendState::Doubted,
         };
         BackendSnapshot {
             backend: Arc::clone(&record.backend),

@@ -51,7 +51,8 @@ impl Machine {
         };
         let State::Busy { life, timed: false, unwanted: false, .. } = found.state else { return Returned::Declined };
         let record = self.backends.get_mut(found.backend);
-        if record.health.is_removed()
+        if self.options.resets
+            || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)
             || self.options.max_uses.is_some_and(|most| life.uses >= most)
         {

@@ -13,9 +13,8 @@ pub(super) struct Claim {
     pub(super) deadline: Option<Moment>,
     pub(super) request: Request,
     pub(super) stage: Stage,
-    pub(super) came: Moment,
-    /// How long it stood in line, if it was granted something.
-    pub(super) waited: Option<Duration>,
+    /// It was granted something, if only to find it closed.
+    pub(super) granted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub(super) enum Stage {
 }
 
 impl World {
-    pub(super) fn caller_comes(&mut self) {
+    pub(crate) fn caller_comes(&mut self) {
         let (least, most) = self.setting.patience;
         let timeout = if self.random.chance(0.02) { least } else { self.between(least, most) };
         let request = Request { timeout, error_on_empty: self.random.chance(0.2) };
@@ -44,8 +43,7 @@ impl World {
             deadline: waits.then_some(came + timeout),
             request,
             stage: Stage::Over,
-            came,
-            waited: None,
+            granted: false,
         });
         if waits {
             self.later(timeout + self.setting.latency + Duration::from_micros(1), Event::ClaimIsOverdue(claim));
@@ -74,12 +72,12 @@ impl World {
     fn granted_at_once(&mut self, claim: usize, slot: SlotRef, ask: Option<Place>) {
         self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, true);
         let id = self.take_connection(slot);
-        let came = self.claims[claim].came;
-        self.claims[claim].waited = Some(self.clock.saturating_sub(came));
+        self.claims[claim].granted = true;
         if let Some(place) = ask {
             self.claims[claim].stage = Stage::Asking(slot, id, place);
-            let latency = self.latency();
-            self.later(latency, Event::CallerHasAsked(claim));
+            // Others may come meanwhile.
+            let asking = self.between(Duration::ZERO, 10 * self.setting.latency);
+            self.later(asking, Event::CallerHasAsked(claim));
         } else {
             self.hold(claim, slot, id);
         }
@@ -111,8 +109,7 @@ impl World {
         let claim = self.leaves_line(waiter);
         self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, false);
         let id = self.take_connection(slot);
-        let came = self.claims[claim].came;
-        self.claims[claim].waited = Some(self.clock.saturating_sub(came));
+        self.claims[claim].granted = true;
         self.claims[claim].stage = Stage::Granted(waiter, slot, id);
         let latency = self.latency();
         self.later(latency, Event::CallerCollects(claim));
@@ -193,7 +190,8 @@ impl World {
         let life = self.machine.life(slot).expect("what is lent has a life");
         assert!(life.uses() >= 1);
         self.claims[claim].stage = Stage::Holding(slot, id);
-        let hold = self.between(Duration::ZERO, self.setting.hold);
+        let stuck = self.setting.stuck.filter(|_| self.hangs(self.connections[id].server));
+        let hold = stuck.unwrap_or_else(|| self.between(Duration::ZERO, self.setting.hold));
         self.later(hold, Event::CallerReleases(claim));
     }
 
@@ -248,10 +246,9 @@ impl World {
         id
     }
 
-    /// How long granted claims that came since then stood in line, and how many were not granted.
-    pub(crate) fn waits_since(&self, since: Moment) -> (Vec<Duration>, usize) {
-        let ended = self.claims.iter().filter(|claim| claim.came >= since && !matches!(claim.stage, Stage::InLine(_)));
-        let (granted, refused): (Vec<&Claim>, Vec<&Claim>) = ended.partition(|claim| claim.waited.is_some());
-        (granted.iter().filter_map(|claim| claim.waited).collect(), refused.len())
+    /// How many claims have ended without ever being granted anything.
+    pub(crate) fn refused_claims(&self) -> usize {
+        let ended = self.claims.iter().filter(|claim| !matches!(claim.stage, Stage::InLine(_)));
+        ended.filter(|claim| !claim.granted).count()
     }
 }

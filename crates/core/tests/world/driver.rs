@@ -120,7 +120,7 @@ impl World {
                 assert_eq!(self.seats[index].content, Content::Nothing, "asked to connect what is in use: {slot:?}");
                 self.seats[index] = Seat { server, term, content: Content::Dialling };
             }
-            Action::Check { slot } => {
+            Action::Check { slot } | Action::Reset { slot } => {
                 let Content::Idle(id) = self.seats[slot.index()].content else { panic!("checks what is not idle") };
                 self.seats[slot.index()].content = Content::Checking(id);
             }
@@ -134,6 +134,7 @@ impl World {
             }
             Action::Abandon { task, slot, .. } => {
                 assert_eq!(task.index(), slot.index());
+                self.went_wrong(self.seats[slot.index()].server);
                 let seat = &mut self.seats[slot.index()];
                 seat.content = match seat.content {
                     Content::Dialling => Content::Closing(None),
@@ -156,13 +157,13 @@ impl World {
                 self.begin_task(slot, Kind::Dial { server, term, connection: None });
                 self.dialled(slot, server);
             }
-            Action::Check { slot } => {
+            Action::Check { slot } | Action::Reset { slot } => {
                 let (Content::Checking(id) | Content::Closing(Some(id))) = self.seats[slot.index()].content else {
                     panic!("nothing to check")
                 };
                 self.begin_task(slot, Kind::Check(id));
                 let stalls = self.setting.stalls;
-                let hangs = self.servers[self.connections[id].server].behaviour == super::Behaviour::Hangs;
+                let hangs = self.hangs(self.connections[id].server);
                 if !hangs && !self.random.chance(stalls) {
                     let after = self.between(Duration::ZERO, self.round_trip());
                     let passes = self.connections[id].alive;
@@ -251,6 +252,7 @@ impl World {
             }
             None => {
                 if self.machine.is_current(slot) {
+                    self.went_wrong(self.seats[slot.index()].server);
                     self.seats[slot.index()].content = Content::Nothing;
                 }
                 self.machine.handle_connect_failed(now, slot);

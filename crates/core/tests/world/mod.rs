@@ -21,9 +21,9 @@ pub(crate) use schedules::{Trace, for_each_schedule};
 pub(crate) use servers::Behaviour;
 pub(crate) use setting::Setting;
 
-use callers::Claim;
+use callers::{Claim, Stage};
 use carom_core::backend::Backend;
-use carom_core::pool::{Machine, State};
+use carom_core::pool::{Claimed, Delivery, Machine, Outcome, Refusal, Returned, State};
 use carom_core::random::Random;
 use carom_core::slot::SlotRef;
 use carom_core::waiters::WaiterId;
@@ -169,7 +169,8 @@ impl World {
     pub(crate) fn end(mut self) {
         self.stop_the_rhythm();
         self.close();
-        let last_hold = self.clock + self.setting.hold * 2 + Duration::from_secs(1);
+        let longest_hold = self.setting.hold.max(self.setting.stuck.unwrap_or_default());
+        let last_hold = self.clock + longest_hold + Duration::from_secs(1);
         self.run_until(last_hold);
         self.run_for(self.setting.options.check_timeout * 2);
         self.promise_6_every_connection_opened_is_closed_once();
@@ -181,9 +182,36 @@ impl World {
         self.note(|_| "close".to_owned());
         let now = self.now();
         self.machine.close(now);
-        self.books.closed_at = Some(self.clock);
+        self.books.closed_at.get_or_insert(self.clock);
         self.after_machine();
         self.promise_8_nothing_but_claims_and_goodbyes_outlasts_closing();
+    }
+
+    /// The driver's runtime ends: nothing the machine asks for is done any more.
+    pub(crate) fn driver_dies(mut self) {
+        self.note(|_| "the driver dies".to_owned());
+        self.machine.abandon();
+        assert!(self.machine.poll_action().is_none(), "there is nobody to do it");
+        while let Some(delivery) = self.machine.poll_delivery() {
+            let Delivery::Refuse { waiter, refusal: Refusal::Closed } = delivery else { panic!("{delivery:?}") };
+            self.waiters.remove(&waiter).expect("promise 2: who is not waiting is told something");
+        }
+        assert!(self.waiters.is_empty(), "promise 2: somebody waits for ever");
+        self.open.clear();
+        self.driver = Driver::default();
+        self.promise_7_nothing_is_left();
+        assert_eq!(self.machine.state(), State::Stopped);
+        let now = self.now();
+        for claim in &self.claims {
+            if let Stage::Holding(slot, _) = claim.stage {
+                assert_eq!(self.machine.release_warm(slot), Returned::Declined);
+                self.machine.release(now, slot, Outcome::Open);
+            }
+        }
+        assert_eq!(self.machine.try_claim(now), Claimed::Refused(Refusal::Closed));
+        assert_eq!(self.machine.claim_warm(), None);
+        self.promise_7_nothing_is_left();
+        assert!(self.machine.poll_action().is_none(), "there is nobody to do it");
     }
 
     /// No more bad weather, changes and callers. What is under way goes on.

@@ -1,9 +1,10 @@
 //! What must hold, by the names it has in the contract, and the books it is held against.
 
 use super::callers::Stage;
+use super::servers::Server;
 use super::{Content, Moment, World};
 use carom_core::idle::interval;
-use carom_core::pool::{BackendState, Refusal, State};
+use carom_core::pool::{BackendState, Refusal, Snapshot, State};
 use carom_core::slot::{Counts, Phase, SlotRef};
 use std::time::Duration;
 
@@ -22,16 +23,16 @@ impl Books {
     }
 }
 
-/// The phases that show outside: a slot that is held or backs off has nothing.
-const VISIBLE: [Phase; 5] = [Phase::Connecting, Phase::Idle, Phase::Busy, Phase::Checking, Phase::Closing];
+const PHASES: usize = Phase::ALL.len();
 
 impl World {
     /// Holds after every event.
     pub(super) fn check(&mut self) {
+        let snapshot = self.machine.snapshot();
         self.promise_1_open_connections_never_exceed_maximum();
-        self.promise_7_counts_are_exact();
-        self.promise_8_closing_is_prompt();
-        self.backends_are_what_they_are_said_to_be();
+        self.promise_7_counts_are_exact(&snapshot);
+        self.promise_8_closing_is_prompt(&snapshot);
+        self.backends_are_what_they_are_said_to_be(&snapshot);
         self.states_follow_the_diagram();
         self.nobody_waits_while_something_is_idle();
         self.the_driver_knows_when_it_is_needed();
@@ -40,8 +41,20 @@ impl World {
     /// Holds whenever the driver has done all it was asked to do.
     pub(super) fn check_planned(&mut self) {
         let (counts, (_, known)) = (self.machine.counts(), self.machine.dead_of_known());
-        if self.machine.state() == State::Failed && known > 0 {
+        if self.books.closed_at.is_some() || known == 0 {
+            return;
+        }
+        if self.machine.state() == State::Failed {
             assert!(counts.total() > 0, "a failed pool has given up");
+        }
+        // A backend that has refused further connections lately is left alone for a while.
+        let long_ago = self.clock.checked_sub(self.setting.longest_attempt());
+        let went_wrong_lately = |server: &Server| server.known && server.failed_at >= long_ago;
+        let snapshot = self.machine.snapshot();
+        let is_well = |state| matches!(state, BackendState::Alive | BackendState::Unproven | BackendState::Removed);
+        let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
+        if all_well && !self.servers.iter().any(went_wrong_lately) {
+            assert!(counts.total() >= self.machine.target(), "less than the target: {counts:?}");
         }
     }
 
@@ -108,40 +121,41 @@ impl World {
     pub(super) fn promise_6_every_connection_opened_is_closed_once(&self) {
         // That none is closed twice is seen to when it is closed.
         for (id, connection) in self.connections.iter().enumerate() {
-            assert!(connection.detached != !connection.open, "promise 6: connection {id} was never closed");
+            assert_eq!(connection.open, connection.detached, "promise 6: connection {id} was never closed");
         }
     }
 
     /// What the machine counts is what the world has, for the pool and for each backend.
-    fn promise_7_counts_are_exact(&self) {
-        let snapshot = self.machine.snapshot();
+    fn promise_7_counts_are_exact(&self, snapshot: &Snapshot) {
         assert_eq!(snapshot.counts, self.machine.counts());
-        for phase in VISIBLE {
-            let having = |draining| {
-                let seats = self.seats.iter().filter(|seat| seat.content.phase() == Some(phase));
-                seats.filter(|seat| self.is_draining(seat.server, seat.term) == draining).count()
-            };
-            assert_eq!(snapshot.counts.of(phase), having(false), "promise 7: {phase:?}");
-            assert_eq!(snapshot.draining.of(phase), having(true), "promise 7: draining {phase:?}");
-        }
-        let sum = |removed| {
-            let those = snapshot.backends.iter().filter(|backend| (backend.state == BackendState::Removed) == removed);
-            those.fold([0; Phase::ALL.len()], |sum, backend| add(sum, &backend.counts))
-        };
-        assert_eq!(sum(false), add([0; Phase::ALL.len()], &snapshot.counts), "promise 7: backends and pool differ");
-        assert_eq!(sum(true), add([0; Phase::ALL.len()], &snapshot.draining), "promise 7: backends and pool differ");
-        assert_eq!(snapshot.waiting, self.line.len(), "promise 7: waiters");
-        let dead = snapshot.backends.iter().filter(|backend| backend.state == BackendState::Dead).count();
-        assert_eq!((snapshot.dead, snapshot.known), (dead, self.servers.iter().filter(|server| server.known).count()));
-        for backend in snapshot.backends.iter().filter(|backend| backend.state != BackendState::Removed) {
-            let server = self.server_of(&backend.backend);
-            let term = self.servers[server].term;
-            for phase in VISIBLE {
-                let seats = self.seats.iter().filter(|seat| seat.content.phase() == Some(phase));
-                let its = seats.filter(|seat| (seat.server, seat.term) == (server, term)).count();
-                assert_eq!(backend.counts.of(phase), its, "promise 7: {phase:?} of server {server}");
+        let (mut known, mut draining) = ([0; PHASES], [0; PHASES]);
+        let mut of_servers = vec![[0; PHASES]; self.servers.len()];
+        for seat in &self.seats {
+            let Some(phase) = seat.content.phase() else { continue };
+            if self.is_draining(seat.server, seat.term) {
+                draining[phase as usize] += 1;
+            } else {
+                known[phase as usize] += 1;
+                of_servers[seat.server][phase as usize] += 1;
             }
         }
+        assert_eq!(visible(&snapshot.counts), known, "promise 7: the pool");
+        assert_eq!(visible(&snapshot.draining), draining, "promise 7: what drains");
+        let (mut sum_known, mut sum_draining, mut dead) = ([0; PHASES], [0; PHASES], 0);
+        for backend in &snapshot.backends {
+            if backend.state == BackendState::Removed {
+                sum_draining = add(sum_draining, &backend.counts);
+            } else {
+                let server = self.server_of(&backend.backend);
+                assert_eq!(visible(&backend.counts), of_servers[server], "promise 7: server {server}");
+                sum_known = add(sum_known, &backend.counts);
+                dead += usize::from(backend.state == BackendState::Dead);
+            }
+        }
+        assert_eq!(sum_known, add([0; PHASES], &snapshot.counts), "promise 7: backends and pool differ");
+        assert_eq!(sum_draining, add([0; PHASES], &snapshot.draining), "promise 7: backends and pool differ");
+        assert_eq!((snapshot.dead, snapshot.known), (dead, self.servers.iter().filter(|server| server.known).count()));
+        assert_eq!(snapshot.waiting, self.line.len(), "promise 7: waiters");
     }
 
     pub(super) fn promise_7_nothing_is_left(&self) {
@@ -163,9 +177,8 @@ impl World {
         }
     }
 
-    fn promise_8_closing_is_prompt(&self) {
+    fn promise_8_closing_is_prompt(&self, snapshot: &Snapshot) {
         let Some(closed_at) = self.books.closed_at else { return };
-        let snapshot = self.machine.snapshot();
         let lent = snapshot.counts.of(Phase::Busy) + snapshot.draining.of(Phase::Busy);
         let since = closed_at.max(self.books.released_at);
         // The driver begins the goodbye late, notices its timeout late, and is told late that it was cut short.
@@ -180,9 +193,9 @@ impl World {
         assert!(!self.is_draining(seat.server, seat.term), "promise 9: server {} was removed", seat.server);
     }
 
-    fn backends_are_what_they_are_said_to_be(&self) {
+    fn backends_are_what_they_are_said_to_be(&self, snapshot: &Snapshot) {
         let limit = self.setting.options.connecting_per_backend;
-        for backend in &self.machine.snapshot().backends {
+        for backend in &snapshot.backends {
             let counts = backend.counts;
             assert!(counts.of(Phase::Connecting) <= limit, "{backend:?}");
             match backend.state {
@@ -213,6 +226,9 @@ impl World {
         assert!(allowed, "{before:?} to {after:?}");
         self.books.state = after;
         let (dead, known) = self.machine.dead_of_known();
+        if after == State::Failed && before != State::Failed {
+            assert!(dead == known && (known > 0 || before == State::Starting), "failed with {dead} of {known} dead");
+        }
         match after {
             State::Starting | State::Running => assert!(known == 0 || dead < known, "all dead and not failed"),
             State::Failed | State::Stopping | State::Stopped => {
@@ -272,6 +288,14 @@ impl Content {
     }
 }
 
-fn add(sum: [usize; Phase::ALL.len()], counts: &Counts) -> [usize; Phase::ALL.len()] {
+/// Of a slot that is held or backs off nothing shows outside.
+fn visible(counts: &Counts) -> [usize; PHASES] {
+    Phase::ALL.map(|phase| match phase {
+        Phase::Held | Phase::Backoff => 0,
+        Phase::Connecting | Phase::Idle | Phase::Busy | Phase::Checking | Phase::Closing => counts.of(phase),
+    })
+}
+
+fn add(sum: [usize; PHASES], counts: &Counts) -> [usize; PHASES] {
     std::array::from_fn(|at| sum[at] + counts.of(Phase::ALL[at]))
 }

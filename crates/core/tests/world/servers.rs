@@ -1,6 +1,6 @@
 //! The servers, their connections, and the resolver's list of them.
 
-use super::{Event, World};
+use super::{Event, Moment, World};
 use carom_core::backend::Backend;
 use carom_core::slot::SlotRef;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +30,8 @@ pub(super) struct Server {
     pub(super) known: bool,
     /// Goes up when it leaves the resolver's list.
     pub(super) term: u32,
+    /// When something about it went wrong last.
+    pub(super) failed_at: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Server {
     pub(super) fn new(index: usize) -> Server {
         let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1 + index as u8), index as u16));
         let backend = Backend::new(format!("db-{}", index / 2), address);
-        Server { backend, behaviour: Behaviour::Healthy, known: false, term: 0 }
+        Server { backend, behaviour: Behaviour::Healthy, known: false, term: 0, failed_at: None }
     }
 }
 
@@ -60,6 +62,14 @@ impl World {
     pub(crate) fn behave(&mut self, server: usize, behaviour: Behaviour) {
         self.note(|_| format!("server {server} {behaviour:?}"));
         self.servers[server].behaviour = behaviour;
+    }
+
+    pub(super) fn went_wrong(&mut self, server: usize) {
+        self.servers[server].failed_at = Some(self.clock);
+    }
+
+    pub(super) fn hangs(&self, server: usize) -> bool {
+        self.servers[server].behaviour == Behaviour::Hangs
     }
 
     /// All its connections are closed from afar.
@@ -90,7 +100,8 @@ impl World {
     /// The resolver now knows exactly these.
     pub(crate) fn publish(&mut self, servers: &[usize]) {
         self.note(|_| format!("backends {servers:?}"));
-        for (index, server) in self.servers.iter_mut().enumerate() {
+        // A closed pool does not mind any more.
+        for (index, server) in self.servers.iter_mut().enumerate().filter(|_| self.books.closed_at.is_none()) {
             let known = servers.contains(&index);
             if server.known && !known {
                 server.term += 1;
@@ -227,7 +238,9 @@ impl World {
         let connection = &mut self.connections[id];
         assert!(connection.open && !connection.detached, "connection {id} closed twice");
         connection.open = false;
+        let server = connection.server;
         self.open.remove(&id);
+        self.went_wrong(server);
     }
 
     pub(super) fn detach_connection(&mut self, id: usize) {

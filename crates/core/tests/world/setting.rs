@@ -18,6 +18,8 @@ pub(crate) struct Setting {
     pub(crate) dial: Duration,
     /// Most time a connection is held.
     pub(crate) hold: Duration,
+    /// How long a connection to a server that hangs is held, if that makes a difference.
+    pub(crate) stuck: Option<Duration>,
     /// Claims may take at least and at most this long.
     pub(crate) patience: (Duration, Duration),
     /// How likely a caller gives up while waiting or right after.
@@ -48,7 +50,8 @@ impl Setting {
     pub(crate) fn wild(seed: u64) -> Setting {
         let mut random = Random::new(seed);
         let random = &mut random;
-        let maximum = 1 + random.below(8);
+        let (most_slots, most_servers) = if random.chance(0.1) { (24, 12) } else { (8, 5) };
+        let maximum = 1 + random.below(most_slots);
         let spares = random.below(maximum.min(5) + 1);
         let (policy, limits) = policy(random);
         let (mut recovery, mut policies) = (Recovery::from(policy), vec![limits]);
@@ -65,6 +68,7 @@ impl Setting {
             max_idle: random.chance(0.8).then(|| millis(random, 300, 5_000)),
             max_lifetime: random.chance(0.4).then(|| millis(random, 500, 10_000)),
             max_uses: random.chance(0.3).then(|| 1 + random.below(8) as u64),
+            resets: random.chance(0.3),
             check_after: random.chance(0.5).then(|| millis(random, 100, 2_000)),
             check_timeout: millis(random, 50, 1_000),
             pick: [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo][random.below(3)],
@@ -76,10 +80,11 @@ impl Setting {
         Setting {
             options,
             policies,
-            servers: 1 + random.below(5),
+            servers: 1 + random.below(most_servers),
             latency: Duration::from_micros(random.below(5_000) as u64),
             dial,
             hold: millis(random, 1, 1_000),
+            stuck: None,
             patience: (Duration::ZERO, millis(random, 50, 4_000)),
             gives_up: random.fraction() * 0.4,
             spoils: random.fraction() * 0.5,
@@ -103,6 +108,45 @@ impl Setting {
             backends_every: None,
             size_every: None,
             ..self
+        }
+    }
+
+    /// A calm world with ordinary policies, in which one server is going to hang. Some of those who are lent a connection
+    /// to it are stuck with it then.
+    pub(crate) fn with_one_that_hangs(seed: u64) -> Setting {
+        let wild = Setting::wild(seed);
+        let mut random = Random::new(!seed);
+        let random = &mut random;
+        let servers = 2 + random.below(3);
+        let stuck = random.chance(0.5).then_some(Duration::from_secs(60));
+        let maximum = if stuck.is_some() { 4 + random.below(4) } else { 1 + random.below(6) };
+        let policy = Policy::default();
+        let limits = Limits { first: secs(2), timeout: secs(8), delay: secs(11) };
+        let is_slow = random.chance(0.3);
+        Setting {
+            options: Options {
+                maximum,
+                spares: random.below(maximum.min(3) + 1),
+                max_waiters: None,
+                recovery: Recovery::from(policy),
+                max_lifetime: None,
+                max_uses: None,
+                check_timeout: Duration::from_millis(300),
+                // Cleaning makes every use longer; here the load is what the others can just carry.
+                resets: false,
+                decoherence: millis(random, 5_000, 60_000),
+                ..wild.options.clone()
+            },
+            policies: vec![limits],
+            servers,
+            // Slower than a quarter of the timeout, even: one that is slow is not one that hangs.
+            dial: if is_slow { millis(random, 500, 1_000) } else { millis(random, 1, 100) },
+            hold: Duration::from_millis(40),
+            stuck,
+            // Less than an attempt may take: the hanging one must not be waited for.
+            patience: if is_slow { (secs(4), secs(8)) } else { (Duration::from_millis(1_500), secs(4)) },
+            caller_every: Duration::from_millis(100),
+            ..wild.calm()
         }
     }
 
@@ -143,4 +187,8 @@ fn policy(random: &mut Random) -> (Policy, Limits) {
 
 fn millis(random: &mut Random, least: u64, most: u64) -> Duration {
     Duration::from_micros(1_000 * least + random.below(1_000 * (most - least) as usize + 1) as u64)
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }

@@ -1,0 +1,154 @@
+//! Managers written for bb8: [`from_managers`] makes a connector of them, one manager for each backend.
+//!
+//! `connect` connects, within the pool's recovery policy. `has_broken` is asked when a claim comes back, and when a
+//! connection is claimed that has idled for over 500 ms. `is_valid` is the check that runs in the background after
+//! `check_after` of idling, within `check_timeout`; a claim never waits for it. The manager's errors are the
+//! connector's: `source()` of a [`ClaimError`](crate::ClaimError) can be downcast to them.
+//!
+//! ```
+//! use carom::managers::bb8::from_managers;
+//! use carom::{Backend, Pool};
+//!
+//! // Any manager does; this one's connections are just the name of where they lead to.
+//! struct Manager {
+//!     server: String,
+//! }
+//!
+//! impl bb8::ManageConnection for Manager {
+//!     type Connection = String;
+//!     type Error = std::io::Error;
+//!
+//!     async fn connect(&self) -> Result<String, std::io::Error> {
+//!         Ok(self.server.clone())
+//!     }
+//!     async fn is_valid(&self, _: &mut String) -> Result<(), std::io::Error> {
+//!         Ok(())
+//!     }
+//!     fn has_broken(&self, _: &mut String) -> bool {
+//!         false
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let nodes: [std::net::SocketAddr; 2] = ["10.0.0.1:5432".parse()?, "10.0.0.2:5432".parse()?];
+//! let connector = from_managers(|backend: &Backend| Manager { server: backend.socket_addr().to_string() });
+//! let pool = Pool::builder(connector).backends(nodes).spares(1).maximum(2).build()?;
+//!
+//! let one = pool.claim().await?;
+//! let other = pool.claim().await?;
+//! assert_ne!(**one, **other); // spread over both
+//! # Ok(()) }
+//! ```
+
+use super::kept::Kept;
+use crate::Backend;
+use crate::connect::Connect;
+use ::bb8::ManageConnection;
+use std::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// A connector made of managers: `make` is called once for each backend, when it is first connected to. A manager is
+/// forgotten 5 to 10 minutes after its last connection, and made again if its backend is dialled after that.
+pub fn from_managers<M, F>(make: F) -> FromManagers<M>
+where
+    M: ManageConnection,
+    M::Error: Error + Sync,
+    F: Fn(&Backend) -> M + Send + Sync + 'static,
+{
+    try_from_managers(move |backend| Ok(make(backend)))
+}
+
+/// As [`from_managers`], for managers whose making can fail; that counts as a failure to connect, and is tried again with
+/// the next attempt.
+///
+/// The error of `make` is the error of the connector, and the manager's own are converted into it. So this also takes
+/// managers whose errors do not implement [`Error`], such as `anyhow::Error` or `()`: return an error of your own that is
+/// `From` theirs.
+pub fn try_from_managers<M, E, F>(make: F) -> FromManagers<M, E>
+where
+    M: ManageConnection,
+    E: From<M::Error> + Error + Send + Sync + 'static,
+    F: Fn(&Backend) -> Result<M, E> + Send + Sync + 'static,
+{
+    FromManagers { kept: Kept::new(make) }
+}
+
+/// What [`from_managers`] returns: `bb8::Pool<M>` becomes `carom::Pool<FromManagers<M>>`.
+pub struct FromManagers<M: ManageConnection, E = <M as ManageConnection>::Error> {
+    kept: Kept<M, E>,
+}
+
+impl<M, E> Connect for FromManagers<M, E>
+where
+    M: ManageConnection,
+    E: From<M::Error> + Error + Send + Sync + 'static,
+{
+    type Connection = Managed<M>;
+    type Error = E;
+
+    async fn connect(&self, backend: &Backend) -> Result<Managed<M>, E> {
+        let manager = self.kept.of(backend).await?;
+        let connection = manager.connect().await?;
+        Ok(Managed { connection, manager })
+    }
+
+    fn is_open(&self, managed: &mut Managed<M>) -> bool {
+        !managed.manager.has_broken(&mut managed.connection)
+    }
+
+    async fn check(&self, managed: &mut Managed<M>) -> Result<(), E> {
+        Ok(managed.manager.is_valid(&mut managed.connection).await?)
+    }
+}
+
+impl<M: ManageConnection, E> fmt::Debug for FromManagers<M, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromManagers").field("managers", &self.kept).finish()
+    }
+}
+
+/// A connection with the manager that made it. Use it through `Deref`; a claim leads to it and on to the connection, so
+/// that methods can be called on the claim. Where the connection itself is asked for, it is `**claim`.
+pub struct Managed<M: ManageConnection> {
+    connection: M::Connection,
+    manager: Arc<M>,
+}
+
+impl<M: ManageConnection> Managed<M> {
+    /// The connection alone, after [`Claim::detach`](crate::Claim::detach).
+    #[must_use]
+    pub fn into_inner(this: Managed<M>) -> M::Connection {
+        this.connection
+    }
+
+    /// The manager that made it.
+    pub fn manager(this: &Managed<M>) -> &M {
+        &this.manager
+    }
+}
+
+impl<M: ManageConnection> Deref for Managed<M> {
+    type Target = M::Connection;
+
+    fn deref(&self) -> &M::Connection {
+        &self.connection
+    }
+}
+
+impl<M: ManageConnection> DerefMut for Managed<M> {
+    fn deref_mut(&mut self) -> &mut M::Connection {
+        &mut self.connection
+    }
+}
+
+impl<M: ManageConnection> fmt::Debug for Managed<M>
+where
+    M::Connection: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Managed").field(&self.connection).finish()
+    }
+}

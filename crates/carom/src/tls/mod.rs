@@ -1,0 +1,179 @@
+//! The TLS connector: [`Tls`] opens encrypted connections over TCP, [`Stream`] is such a connection as a claim lends it.
+//!
+//! What the [TCP connector](crate::tcp) knows of its sockets is not enough here. After the handshake a TLS 1.3 server
+//! sends session tickets that nobody reads, so bytes that wait are no sign of an end, nor of a late reply. This connector
+//! decrypts what waits before a connection is lent again: tickets are kept for the next handshake, a goodbye is noticed
+//! wherever it stands, and the late reply to an earlier request is told from both.
+//!
+//! ```
+//! use carom::Pool;
+//! use carom::tls::Tls;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! # use std::sync::Arc;
+//! # use tokio::net::TcpListener;
+//! # use tokio_rustls::TlsAcceptor;
+//! # use tokio_rustls::rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let certified = rcgen::generate_simple_self_signed(["orders.example.com".into()])?;
+//! # let own_root = certified.cert.pem();
+//! # let key = PrivateKeyDer::Pkcs8(certified.signing_key.serialize_der().into());
+//! # let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+//! #     .with_safe_default_protocol_versions()?
+//! #     .with_no_client_auth()
+//! #     .with_single_cert(vec![certified.cert.der().clone()], key)?;
+//! # let acceptor = TlsAcceptor::from(Arc::new(config));
+//! # let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! # let nodes = [listener.local_addr()?];
+//! # tokio::spawn(async move {
+//! #     while let Ok((socket, _)) = listener.accept().await {
+//! #         let acceptor = acceptor.clone();
+//! #         tokio::spawn(async move {
+//! #             let (mut read, mut write) = tokio::io::split(acceptor.accept(socket).await?);
+//! #             tokio::io::copy(&mut read, &mut write).await
+//! #         });
+//! #     }
+//! # });
+//! // `nodes` are known by address alone, and share a certificate that is made out to their service.
+//! let tls = Tls::builder().roots_pem(own_root).server_name("orders.example.com").build()?;
+//! let pool = Pool::builder(tls).backends(nodes).build()?;
+//!
+//! let mut connection = pool.claim().await?;
+//! connection.write_all(b"hello").await?;
+//! connection.flush().await?;
+//! let mut answer = [0; 5];
+//! connection.read_exact(&mut answer).await?;
+//! assert_eq!(&answer, b"hello");
+//! # Ok(()) }
+//! ```
+
+mod any_certificate;
+mod builder;
+mod error;
+mod stream;
+
+pub use builder::Builder;
+pub use error::{ConnectError, TlsError};
+pub use stream::Stream;
+
+use crate::connect::Connect;
+use crate::tcp::Tcp;
+use carom_core::backend::Backend;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use stream::Waiting;
+use tokio::io::AsyncWrite;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+/// Opens TLS connections, versions 1.2 and 1.3. Cheap to clone; clones share their session tickets.
+///
+/// It bounds nothing in time: the pool's recovery policy says how long a connect, handshake included, may take. `check`
+/// keeps its default, as TLS has no round trip to offer.
+#[derive(Clone)]
+pub struct Tls {
+    connector: TlsConnector,
+    server_name: Option<ServerName<'static>>,
+    server_first: bool,
+    /// With `server_first`: of a socket's bytes nobody can say whether they are tickets.
+    tcp: Tcp,
+}
+
+impl Tls {
+    /// Starts building a connector. Every option has a default; [`Builder::build`] refuses what makes no sense.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    fn server_name(&self, backend: &Backend) -> ServerName<'static> {
+        match &self.server_name {
+            Some(name) => name.clone(),
+            None => match ServerName::try_from(backend.name()) {
+                Ok(name) => name.to_owned(),
+                Err(_) => backend.address().into(),
+            },
+        }
+    }
+}
+
+impl Connect for Tls {
+    type Connection = Stream;
+    type Error = ConnectError;
+
+    /// A TLS 1.3 server says what it thinks of the client's certificate only after the client has ended its handshake.
+    /// If it refuses, the connect succeeds, and reading fails then with the reason.
+    ///
+    /// Cancel safety: dropping the future closes the socket.
+    async fn connect(&self, backend: &Backend) -> Result<Stream, ConnectError> {
+        let name = self.server_name(backend);
+        let socket = self.tcp.connect(backend).await.map_err(ConnectError::Connect)?;
+        match self.connector.connect(name.clone(), socket).await {
+            Ok(tls) => Ok(Stream::new(tls)),
+            Err(error) => Err(ConnectError::of_handshake(error, &name)),
+        }
+    }
+
+    /// Asks the system itself, and decrypts what waits. Nothing is lost: application bytes stay for whoever reads next.
+    fn is_open(&self, stream: &mut Stream) -> bool {
+        if stream.said_goodbye() {
+            return false;
+        }
+        match stream.take_in() {
+            Waiting::Nothing => true,
+            Waiting::Bytes => self.server_first && self.tcp.is_open(stream.socket()),
+            Waiting::End => false,
+        }
+    }
+
+    /// Ends at end-of-file or an error on the socket: a future apart from the stream cannot decrypt, so a goodbye after
+    /// which the far side keeps its socket open is left to [`is_open`](Connect::is_open). An end behind unread tickets is
+    /// noticed as [`Tcp::server_first`] has it.
+    ///
+    /// Cancel safety: the future consumes no bytes; dropping it leaves the stream as it was.
+    fn closed(&self, stream: &Stream) -> impl Future<Output = ()> + Send + 'static {
+        self.tcp.closed(stream.get_ref())
+    }
+
+    /// Sends what is still to be sent and a goodbye (`close_notify`), ends the sending side of the socket, then drops.
+    ///
+    /// Cancel safety: dropping the future closes the socket without a goodbye.
+    async fn close(&self, mut stream: Stream) {
+        // An error means that the connection has ended already.
+        let _ = poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await;
+        // A socket that is dropped with bytes unread is reset, which can cost the far side the goodbye.
+        stream.take_in();
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("server_name", &self.server_name)
+            .field("server_first", &self.server_first)
+            .field("tcp", &self.tcp)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_is_verified_by_its_name_or_else_by_its_address() {
+        let named = |name: &'static str| Backend::new(name, "[2001:db8::7]:443".parse().unwrap());
+        let tls = Tls::builder().dangerous_accept_any_certificate().build().unwrap();
+        let asked = |backend: Backend| tls.server_name(&backend).to_str().into_owned();
+        assert_eq!(asked(named("db-1.example.com")), "db-1.example.com");
+        assert_eq!(asked(named("db_1")), "db_1");
+        assert_eq!(asked(named("10.0.0.1")), "10.0.0.1");
+        assert_eq!(asked(named("the second node")), "2001:db8::7");
+        assert_eq!(asked(Backend::fixed("[2001:db8::7]:443".parse().unwrap())), "2001:db8::7");
+        assert_eq!(asked(Backend::fixed("10.0.0.1:443".parse().unwrap())), "10.0.0.1");
+
+        let tls = Tls::builder().dangerous_accept_any_certificate().server_name("orders.example.com").build().unwrap();
+        assert_eq!(tls.server_name(&named("db-1.example.com")).to_str(), "orders.example.com");
+    }
+}

@@ -1,0 +1,136 @@
+//! A TLS connection as a claim lends it, and what can be learned of it without waiting.
+
+use crate::tcp;
+use socket2::SockRef;
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::client::TlsStream;
+
+/// How often the socket is asked for more, each time for up to 4 KiB: a server cannot keep us busy with tickets.
+const MOST_READS: usize = 16;
+
+/// A TLS connection over TCP.
+///
+/// Written bytes may be held back when the socket has no room for them: flush before waiting for a reply, and before
+/// giving the connection back. [`shutdown`](AsyncWrite::poll_shutdown) says goodbye (`close_notify`), so a connection
+/// that was shut down is not lent again.
+pub struct Stream {
+    tls: TlsStream<tcp::Stream>,
+    said_goodbye: bool,
+}
+
+/// What waits on a connection that nobody reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Nothing for the application; it may go on.
+    Nothing,
+    /// Application bytes.
+    Bytes,
+    /// The end: a goodbye, end-of-file, or an error.
+    End,
+}
+
+impl Stream {
+    pub(super) fn new(tls: TlsStream<tcp::Stream>) -> Stream {
+        Stream { tls, said_goodbye: false }
+    }
+
+    /// The address of the far side.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.get_ref().peer_addr()
+    }
+
+    /// The protocol that both sides agreed on, out of those given to [`Builder::alpn`](super::Builder::alpn). `None` when
+    /// none were given, or the server does not know of such agreements.
+    pub fn alpn_protocol(&self) -> Option<&[u8]> {
+        self.tls.get_ref().1.alpn_protocol()
+    }
+
+    /// The TCP connection, for everything that can be asked of it. What is read from it, or written to it, is missing from
+    /// the encrypted stream and breaks it.
+    pub fn get_ref(&self) -> &tcp::Stream {
+        self.tls.get_ref().0
+    }
+
+    /// Whether this side has said goodbye, or is about to.
+    pub(super) fn said_goodbye(&self) -> bool {
+        self.said_goodbye
+    }
+
+    pub(super) fn socket(&mut self) -> &mut tcp::Stream {
+        self.tls.get_mut().0
+    }
+
+    /// Takes in what has arrived, until application bytes turn up: they wait in the session for whoever reads next.
+    ///
+    /// The socket is asked directly, as what tokio remembers of it may be older than its end. A readiness that tokio
+    /// still remembers of bytes taken in here is cleared by the next read, which finds none.
+    pub(super) fn take_in(&mut self) -> Waiting {
+        let (stream, session) = self.tls.get_mut();
+        let socket = SockRef::from(stream.get_ref());
+        for _ in 0..MOST_READS {
+            // Before any reading, too: what the last user has left of a reply is no longer on the socket.
+            match session.process_new_packets() {
+                Ok(state) if state.peer_has_closed() => return Waiting::End,
+                Ok(state) if state.plaintext_bytes_to_read() > 0 => return Waiting::Bytes,
+                Ok(_) => {}
+                Err(_) => return Waiting::End,
+            }
+            match session.read_tls(&mut &*socket) {
+                Ok(0) => return Waiting::End,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Waiting::Nothing,
+                Err(_) => return Waiting::End,
+            }
+        }
+        Waiting::Nothing
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("peer_addr", &self.peer_addr().ok())
+            .field("alpn_protocol", &self.alpn_protocol().map(String::from_utf8_lossy))
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tls).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tls).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tls).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tls.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tls).poll_flush(cx)
+    }
+
+    /// Says goodbye and ends the sending side; what the far side still sends can be read.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.said_goodbye = true;
+        Pin::new(&mut self.tls).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,375 @@
+//! Where the pool decides differently from cueball, or decides what cueball leaves open. Each test is named for its rule.
+
+mod stage;
+
+use carom_core::idle;
+use carom_core::pick::Pick;
+use carom_core::pool::{Claimed, Options, Outcome, Refusal, Request, State};
+use carom_core::recovery::Recovery;
+use carom_core::slot::Phase;
+use stage::{Stage, backend, ms, options, policy, recovery};
+use std::time::Duration;
+
+#[test]
+fn claiming_an_idle_connection_starts_its_replacement_at_once() {
+    let mut stage = Stage::connected(options(2, 10), &[1]);
+    stage.take();
+    assert_eq!((stage.dialling(1), stage.counts().total()), (1, 3));
+    stage.take();
+    assert_eq!((stage.dialling(1), stage.counts().total()), (2, 4));
+}
+
+#[test]
+fn a_connect_no_longer_needed_becomes_a_spare_or_is_cancelled() {
+    let mut stage = Stage::connected(options(1, 10), &[1]);
+    let lent = stage.take();
+    assert_eq!(stage.dialling(1), 1);
+    let waiter = stage.wait(ms(1_000));
+    assert_eq!(stage.dialling(1), 2);
+    stage.release(lent, Outcome::Open);
+    assert!(stage.granted(waiter).is_some(), "the returned one wins");
+    stage.pass(ms(400));
+    assert_eq!((stage.dialling(1), stage.counts().total()), (1, 2), "one is the spare, the other is not needed");
+}
+
+#[test]
+fn a_pool_whose_last_backend_was_removed_is_not_failed() {
+    let mut stage = Stage::connected(options(2, 2), &[1]);
+    stage.backends(&[]);
+    assert_eq!((stage.machine.state(), stage.counts().total(), stage.closed), (State::Running, 0, 2));
+    let hasty = Request { timeout: ms(100), error_on_empty: true };
+    assert_eq!(stage.machine.claim(stage.now, hasty), Claimed::Refused(Refusal::NoBackends));
+    let waiter = stage.wait(ms(1_000));
+    stage.backends(&[2]);
+    stage.accept_all();
+    assert!(stage.granted(waiter).is_some());
+}
+
+#[test]
+fn an_unwanted_slot_that_connects_or_backs_off_stops_at_once() {
+    let slow = policy(3).delay(ms(400));
+    let mut stage = Stage::new(Options { recovery: Recovery::from(slow), ..options(2, 2) });
+    stage.backends(&[1, 2]);
+    stage.refuse(1);
+    assert_eq!((stage.counts_of(1).of(Phase::Backoff), stage.dialling(2)), (1, 1));
+    stage.backends(&[3]);
+    assert_eq!((stage.dialling(2), stage.machine.snapshot().draining.total()), (0, 0));
+    assert_eq!((stage.slots_of(3), stage.counts().total()), (2, 2));
+}
+
+#[test]
+fn a_slot_that_a_working_backend_refuses_is_given_up_and_tried_again_later() {
+    let mut stage = Stage::new(options(3, 3));
+    stage.backends(&[1]);
+    stage.accept(1);
+    stage.accept(1);
+    stage.refuse(1);
+    assert_eq!((stage.machine.dead_of_known(), stage.counts().total()), ((0, 1), 2), "it works: it is not dead");
+    stage.pass(ms(999));
+    assert_eq!(stage.dials.len(), 0, "left alone for max_delay");
+    stage.pass(ms(1));
+    assert_eq!(stage.dialling(1), 1);
+    stage.accept(1);
+    assert_eq!(stage.of(Phase::Idle), 3);
+}
+
+#[test]
+fn what_a_resting_backend_will_not_take_goes_to_others() {
+    let mut stage = Stage::new(options(4, 4));
+    stage.backends(&[1, 2]);
+    stage.accept(1);
+    stage.accept_all_of(2);
+    stage.refuse(1);
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (1, 3));
+    stage.accept_all();
+    stage.pass(ms(1_000));
+    assert_eq!(stage.slots_of(1), 2, "it is asked again");
+}
+
+#[test]
+fn a_backend_rests_only_while_something_of_it_works() {
+    let mut stage = Stage::new(options(2, 2));
+    stage.backends(&[1]);
+    stage.accept(1);
+    stage.refuse(1);
+    assert_eq!((stage.dials.len(), stage.of(Phase::Idle)), (0, 1));
+    stage.end_idle(1);
+    assert!(stage.dialling(1) > 0, "a clean close reconnects at once");
+}
+
+#[test]
+fn until_its_first_success_one_slot_of_a_backend_dials_and_the_others_are_held() {
+    let mut stage = Stage::new(options(6, 6));
+    stage.backends(&[1]);
+    assert_eq!((stage.dialling(1), stage.of(Phase::Held)), (1, 5));
+    stage.accept(1);
+    assert_eq!((stage.dialling(1), stage.of(Phase::Held)), (4, 1), "then as many as may connect at a time");
+}
+
+#[test]
+fn connects_to_one_backend_are_limited_and_others_do_not_wait_for_them() {
+    let mut stage = Stage::new(Options { connecting_per_backend: 2, ..options(10, 10) });
+    stage.backends(&[1, 2]);
+    stage.accept(1);
+    stage.accept(2);
+    for _ in 0..4 {
+        assert!(stage.dialling(1) <= 2 && stage.dialling(2) <= 2);
+        stage.accept(1);
+    }
+    assert_eq!((stage.counts_of(1).of(Phase::Idle), stage.dialling(2)), (5, 2));
+}
+
+#[test]
+fn a_short_lived_connection_counts_as_a_failed_attempt_and_such_attempts_run_out() {
+    let recovery = Recovery::from(policy(3).delay(ms(400)).max_delay(ms(5_000)));
+    let mut stage = Stage::new(Options { recovery, ..options(1, 1) });
+    stage.backends(&[1]);
+    let mut pauses = Vec::new();
+    while stage.machine.state() != State::Failed {
+        stage.accept(1);
+        let slot = stage.take();
+        stage.pass(ms(100));
+        stage.release(slot, Outcome::Ended);
+        let before = stage.now;
+        stage.pass_until(|stage| !stage.dials.is_empty());
+        pauses.push(stage.now - before);
+        assert!(pauses.len() < 9, "it is never given up: {pauses:?}");
+    }
+    assert_eq!(pauses, [ms(400), ms(800), ms(5_000)]);
+    stage.accept(1);
+    let slot = stage.take();
+    stage.pass(ms(500));
+    stage.release(slot, Outcome::Ended);
+    assert_eq!(stage.dialling(1), 1, "one that lived longer is replaced at once");
+}
+
+#[test]
+fn the_first_connect_follows_the_initial_policy_and_every_later_one_the_other() {
+    let recovery = Recovery::default().initial(policy(9).timeout(ms(100))).connect(policy(9).timeout(ms(300)));
+    let mut stage = Stage::new(Options { recovery, ..options(3, 3) });
+    stage.backends(&[1]);
+    let first = stage.dials[0].0;
+    stage.pass(ms(100));
+    assert_ne!(stage.dials[0].0, first, "timed out after 100 ms and dialled anew");
+    stage.accept(1);
+    let (waited, dials) = (stage.now, stage.dials.clone());
+    assert_eq!(dials.len(), 2, "they were held until now");
+    stage.pass(ms(299));
+    assert_eq!(stage.dials, dials);
+    stage.pass(ms(1));
+    assert_ne!(stage.dials, dials, "timed out after 300 ms");
+    assert_eq!(stage.now - waited, ms(300));
+}
+
+#[test]
+fn a_lifetime_is_cut_by_up_to_a_fifth_drawn_when_the_connection_is_born() {
+    let limit = Duration::from_secs(100);
+    let ends_after = |seed: u64, used: bool| {
+        let mut stage = Stage::seeded(Options { max_lifetime: Some(limit), max_idle: None, ..options(1, 1) }, seed);
+        stage.backends(&[1]);
+        stage.accept_all();
+        while stage.closed == 0 {
+            stage.pass(ms(50));
+            if used && stage.of(Phase::Idle) == 1 {
+                let slot = stage.take();
+                stage.pass(ms(50));
+                stage.release(slot, Outcome::Open);
+            }
+        }
+        stage.elapsed()
+    };
+    let ends: Vec<Duration> = (0..50).map(|seed| ends_after(seed, false)).collect();
+    assert!(ends.iter().all(|end| *end >= limit.mul_f64(0.8) && *end <= limit + ms(50)), "{ends:?}");
+    let (earliest, latest) = (ends.iter().min().unwrap(), ends.iter().max().unwrap());
+    assert!(*latest - *earliest > limit.mul_f64(0.15), "they end apart: {earliest:?} to {latest:?}");
+    for seed in 0..5 {
+        let (idle, used) = (ends_after(seed, false), ends_after(seed, true));
+        assert!(used >= idle.saturating_sub(ms(50)) && used <= idle + ms(150), "{used:?} instead of {idle:?}");
+    }
+}
+
+#[test]
+fn a_connection_is_retired_after_so_many_uses() {
+    let mut stage = Stage::connected(Options { max_uses: Some(3), ..options(1, 1) }, &[1]);
+    for _ in 0..3 {
+        assert_eq!(stage.closed, 0);
+        let slot = stage.take();
+        stage.release(slot, Outcome::Open);
+    }
+    assert_eq!((stage.closed, stage.dialling(1)), (1, 1));
+}
+
+#[test]
+fn a_surplus_connection_is_released_soon_after_max_idle() {
+    let limit = Duration::from_secs(60);
+    let mut stage = Stage::connected(Options { max_idle: Some(limit), ..options(0, 8) }, &[1]);
+    let lent: Vec<_> = (0..4).map(|_| stage.take_connecting()).collect();
+    stage.pass(Duration::from_secs(30));
+    lent.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+    stage.pass(limit - ms(1_000));
+    assert_eq!(stage.of(Phase::Idle), 4);
+    stage.pass(ms(1_000) + 2 * idle::interval(limit));
+    assert_eq!((stage.counts().total(), stage.closed), (0, 4));
+}
+
+#[test]
+fn spares_are_never_released_for_idling() {
+    let mut stage = Stage::connected(Options { max_idle: Some(ms(1_000)), ..options(2, 8) }, &[1]);
+    stage.pass(Duration::from_secs(600));
+    assert_eq!((stage.of(Phase::Idle), stage.closed), (2, 0));
+}
+
+#[test]
+fn a_dip_does_not_shrink_the_pool() {
+    let mut stage = Stage::connected(Options { max_idle: Some(ms(1)), ..options(0, 8) }, &[1]);
+    let lent: Vec<_> = (0..6).map(|_| stage.take_connecting()).collect();
+    stage.pass(Duration::from_secs(30));
+    assert_eq!(stage.machine.wanted(), 6);
+    lent.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+    stage.pass(ms(250));
+    assert_eq!((stage.machine.target(), stage.machine.wanted()), (0, 5), "a fifth of a second hardly shows");
+    assert!(stage.counts().total() >= 5);
+    stage.pass(Duration::from_secs(30));
+    assert_eq!((stage.machine.wanted(), stage.counts().total()), (0, 0));
+}
+
+#[test]
+fn nothing_is_timed_when_nothing_changes() {
+    let mut stage = Stage::connected(options(2, 8), &[1]);
+    let slot = stage.take();
+    stage.accept_all();
+    stage.release(slot, Outcome::Open);
+    stage.pass(Duration::from_secs(200));
+    assert_eq!(stage.machine.next_timeout(), None);
+    let slot = stage.take();
+    assert!(stage.machine.next_timeout().is_some(), "a change is sampled again");
+    stage.release(slot, Outcome::Open);
+    stage.pass(Duration::from_secs(200));
+    assert_eq!(stage.machine.next_timeout(), None);
+}
+
+#[test]
+fn a_failed_pool_without_spares_comes_back() {
+    let mut stage = Stage::new(options(0, 4));
+    stage.backends(&[1, 2]);
+    let waiter = stage.wait(ms(10_000));
+    while stage.machine.state() != State::Failed {
+        let number = stage.dials[0].1;
+        stage.refuse(number);
+    }
+    assert!(matches!(stage.refused(waiter), Some(Refusal::Failed { dead: 2, known: 2 })));
+    stage.pass(ms(1_000));
+    assert_eq!((stage.dialling(1), stage.dialling(2)), (1, 1), "both are watched");
+    stage.accept(2);
+    assert_eq!(stage.machine.state(), State::Running);
+    stage.take();
+}
+
+#[test]
+fn a_pool_that_starts_fails_when_the_resolver_does_and_a_running_one_does_not_mind() {
+    let mut stage = Stage::new(options(1, 1));
+    let waiter = stage.wait(ms(1_000));
+    stage.machine.handle_resolver_failed();
+    stage.go();
+    assert_eq!(stage.machine.state(), State::Failed);
+    assert_eq!(stage.refused(waiter), Some(Refusal::Failed { dead: 0, known: 0 }));
+    assert_eq!(stage.claim(ms(100)), Claimed::Refused(Refusal::Failed { dead: 0, known: 0 }));
+    stage.backends(&[1]);
+    stage.accept(1);
+    assert_eq!(stage.machine.state(), State::Running);
+    stage.machine.handle_resolver_failed();
+    stage.backends(&[]);
+    stage.machine.handle_resolver_failed();
+    assert_eq!(stage.machine.state(), State::Running);
+}
+
+#[test]
+fn resizing_takes_effect_at_once_except_on_what_is_lent() {
+    let mut stage = Stage::connected(options(2, 2), &[1]);
+    stage.machine.resize(stage.now, 4, 6).unwrap();
+    stage.go();
+    assert_eq!(stage.dialling(1), 2);
+    stage.accept_all();
+    let lent: Vec<_> = (0..4).map(|_| stage.take()).collect();
+    assert_eq!((stage.of(Phase::Busy), stage.counts().pending()), (4, 2));
+    stage.machine.resize(stage.now, 0, 2).unwrap();
+    stage.go();
+    assert_eq!((stage.of(Phase::Busy), stage.counts().total()), (4, 4), "what is lent stays");
+    lent.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+    assert_eq!((stage.counts().total(), stage.closed), (2, 2), "what is too much is closed as it comes back");
+    assert!(stage.machine.resize(stage.now, 3, 2).is_err());
+    assert!(stage.machine.resize(stage.now, 0, 0).is_err());
+    assert_eq!((stage.machine.options().spares, stage.machine.options().maximum), (0, 2));
+}
+
+#[test]
+fn a_checked_connection_goes_behind_the_others() {
+    let options = Options { check_after: Some(ms(1_000)), pick: Pick::Lifo, ..options(2, 2) };
+    let mut stage = Stage::connected(options, &[1]);
+    let warm = stage.take();
+    stage.pass(ms(1_600));
+    let [checked] = stage.checks[..] else { panic!("the idle one is checked: {:?}", stage.checks) };
+    stage.release(warm, Outcome::Open);
+    stage.machine.handle_checked(stage.now, checked, true);
+    stage.go();
+    assert_eq!(stage.take().index(), warm.index(), "the one that was used, not the one that was checked");
+    assert_eq!(stage.take().index(), checked.index());
+}
+
+#[test]
+fn a_check_that_fails_or_is_cut_short_ends_the_connection() {
+    let options =
+        Options { check_after: Some(ms(1_000)), check_timeout: ms(200), recovery: recovery(2), ..options(1, 1) };
+    let mut stage = Stage::connected(options.clone(), &[1]);
+    stage.pass_until(|stage| !stage.checks.is_empty());
+    let check = stage.checks.remove(0);
+    stage.machine.handle_checked(stage.now, check, false);
+    stage.go();
+    assert_eq!((stage.of(Phase::Checking), stage.dialling(1)), (0, 1));
+
+    let mut stage = Stage::connected(options, &[1]);
+    stage.pass_until(|stage| !stage.checks.is_empty());
+    let check = stage.checks[0];
+    stage.pass(ms(200));
+    assert_eq!((stage.checks.len(), stage.dialling(1)), (0, 1), "cut short after 200 ms");
+    stage.machine.handle_checked(stage.now, check, true);
+    assert_eq!(stage.of(Phase::Idle), 0, "a result that comes too late is of no use");
+}
+
+#[test]
+fn a_claim_whose_connection_turned_out_closed_keeps_its_place_and_deadline() {
+    let mut stage = Stage::connected(options(1, 1), &[1]);
+    stage.pass(ms(1_000));
+    let Claimed::Granted { slot, place, ask } = stage.claim(ms(500)) else { panic!("it is idle") };
+    assert!(ask, "it has idled for long");
+    let later = stage.wait(ms(5_000));
+    stage.pass(ms(100));
+    stage.release(slot, Outcome::Ended);
+    let again = stage.machine.claim_again(stage.now, place, Request::within(ms(500)));
+    let Claimed::Waiting(first) = again else { panic!("{again:?}") };
+    stage.go();
+    stage.pass(ms(399));
+    assert_eq!(stage.refused(first), None);
+    stage.accept(1);
+    assert!(stage.granted(first).is_some() && stage.granted(later).is_none(), "it is still the first in line");
+
+    let Claimed::Waiting(other) = stage.machine.claim_again(stage.now, place, Request::within(ms(500))) else {
+        panic!()
+    };
+    stage.go();
+    stage.pass(ms(1));
+    assert_eq!(stage.refused(other), Some(Refusal::TimedOut { ahead: 0 }), "500 ms after it first asked");
+}
+
+#[test]
+fn a_new_address_under_an_old_name_takes_over_at_once() {
+    let mut stage = Stage::connected(options(2, 2), &[1]);
+    let lent = stage.take();
+    stage.backends(&[2]);
+    assert_eq!((stage.closed, stage.slots_of(2)), (1, 2), "the lent one drains beside the maximum");
+    stage.accept_all();
+    stage.release(lent, Outcome::Open);
+    assert_eq!((stage.closed, stage.machine.snapshot().draining.total()), (2, 0));
+    assert_eq!(stage.machine.snapshot().backends.len(), 1);
+    assert_eq!(*stage.machine.snapshot().backends[0].backend, backend(2));
+}
