@@ -7,7 +7,7 @@ use crate::connect::Connect;
 use crate::pool::shared::{Asking, Held, Shared};
 use crate::pool::{Claim, Claiming};
 use crate::{Backend, ClaimError};
-use carom_core::pool::{Action, Machine, Options, Request, State};
+use carom_core::pool::{Action, Machine, Options, State};
 use carom_core::slot::{Phase, SlotRef};
 use shuttle::future::block_on;
 use shuttle::thread;
@@ -125,7 +125,7 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
             closed(shared, now, slot);
         }
         Action::Abandon { slot, .. } => closed(shared, now, slot),
-        Action::Watch { .. } | Action::Check { .. } | Action::Reset { .. } => {}
+        Action::Watch { .. } | Action::Check { .. } | Action::Reset { .. } | Action::Overdue { .. } => {}
     }
 }
 
@@ -134,8 +134,8 @@ fn closed(shared: &Shared<Counting>, now: Instant, slot: SlotRef) {
 }
 
 fn claiming(shared: &Arc<Shared<Counting>>) -> Claiming<'_, Counting> {
-    let request = Request::within(Duration::from_secs(3600));
-    Claiming::new(shared, Asking { request, site: Location::caller() })
+    let timeout = Duration::from_secs(3600);
+    Claiming::new(shared, Asking { timeout, error_on_empty: false, avoid: None, site: Location::caller() })
 }
 
 /// Uses a connection: nobody else may have it.

@@ -68,6 +68,7 @@ mod sync;
 mod sync;
 
 pub use carom_core::backend::Backend;
+pub use carom_core::ejection::Ejection;
 pub use carom_core::pick::Pick;
 pub use carom_core::recovery::{Policy, Recovery};
 pub use connect::{Connect, connect_fn};

@@ -29,6 +29,7 @@
 //! ```
 
 pub mod backend;
+pub mod ejection;
 pub mod filter;
 pub mod idle;
 mod list;

@@ -160,6 +160,28 @@ impl Picker {
         }
     }
 
+    /// The same, but none of this backend's. Where idle slots are in one order, those of the backend are walked over.
+    pub(crate) fn choose_avoiding(&self, avoided: u32, now: Instant, random: &mut Random) -> Option<u32> {
+        let others = |&slot: &u32| self.nodes[slot as usize].backend != avoided;
+        match self.pick {
+            Pick::LeastLoaded => {
+                let ready: Vec<u32> = self.ready.iter().copied().filter(|&backend| backend != avoided).collect();
+                let group = match ready.as_slice() {
+                    [] => return None,
+                    [only] => *only,
+                    several => self.less_loaded(several, now, random),
+                };
+                self.groups[group as usize].idle.tail()
+            }
+            Pick::Fifo => self.groups.first()?.idle.iter(&self.links).find(others),
+            Pick::Lifo => self.groups.first()?.idle.iter(&self.links).filter(others).last(),
+        }
+    }
+
+    pub(crate) fn has_idle(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// A connection of the backend is in use from now on.
     #[inline]
     pub(crate) fn begin_use(&mut self, backend: u32) {

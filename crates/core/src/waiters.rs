@@ -27,6 +27,8 @@ impl WaiterId {
 pub struct Place {
     pub(crate) arrival: u64,
     pub(crate) since: Instant,
+    /// The backend it does not want while another can serve.
+    pub(crate) avoid: Option<u32>,
 }
 
 impl Place {
@@ -51,6 +53,8 @@ pub(crate) struct Waiters {
     free: Vec<u32>,
     line: Chain,
     length: usize,
+    /// Since when somebody has been in line all the time.
+    standing_since: Option<Instant>,
     /// No deadline in line is before this.
     earliest: Option<Instant>,
 }
@@ -69,6 +73,7 @@ impl Waiters {
             free: Vec::new(),
             line: Chain::default(),
             length: 0,
+            standing_since: None,
             earliest: None,
         }
     }
@@ -79,7 +84,7 @@ impl Waiters {
     }
 
     /// Joins the line at the caller's place: the end for newcomers, further ahead for one whose hand-over failed.
-    pub(crate) fn join(&mut self, place: Place, deadline: Instant) -> WaiterId {
+    pub(crate) fn join(&mut self, now: Instant, place: Place, deadline: Instant) -> WaiterId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry { epoch: 0, state: State::Free });
             self.links.push(Link::default());
@@ -93,6 +98,7 @@ impl Waiters {
             None => self.line.push_tail(&mut self.links, index),
         }
         self.length += 1;
+        self.standing_since.get_or_insert(now);
         self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         id
     }
@@ -102,6 +108,24 @@ impl Waiters {
         let index = self.line.head()?;
         let id = WaiterId { index, epoch: self.entries[index as usize].epoch };
         self.leave(id).map(|place| (id, place))
+    }
+
+    /// Those in line, in order.
+    pub(crate) fn in_line(&self) -> impl Iterator<Item = (WaiterId, Place)> + '_ {
+        self.line.iter(&self.links).filter_map(|index| match self.entries[index as usize] {
+            Entry { epoch, state: State::InLine { place, .. } } => Some((WaiterId { index, epoch }, place)),
+            Entry { state: State::Free | State::Served, .. } => None,
+        })
+    }
+
+    /// This one is served out of turn.
+    pub(crate) fn serve(&mut self, id: WaiterId) {
+        self.leave(id);
+    }
+
+    /// Since when somebody has been in line all the time.
+    pub(crate) fn standing_since(&self) -> Option<Instant> {
+        self.standing_since
     }
 
     /// Those whose deadline has passed are served, with a refusal; also tells how many were ahead of each.
@@ -156,6 +180,7 @@ impl Waiters {
         self.length -= 1;
         if self.length == 0 {
             self.earliest = None;
+            self.standing_since = None;
         }
         Some(place)
     }
@@ -181,17 +206,17 @@ mod tests {
     use std::time::Duration;
 
     fn place(arrival: u64, since: Instant) -> Place {
-        Place { arrival, since }
+        Place { arrival, since, avoid: None }
     }
 
     #[test]
     fn first_come_first_served_and_a_returner_keeps_its_place() {
         let (start, mut waiters) = (Instant::now(), Waiters::new());
         let later = start + Duration::from_secs(1);
-        let second = waiters.join(place(2, start), later);
-        let fourth = waiters.join(place(4, start), later);
-        let third = waiters.join(place(3, start), later);
-        let first = waiters.join(place(1, start), later);
+        let second = waiters.join(start, place(2, start), later);
+        let fourth = waiters.join(start, place(4, start), later);
+        let third = waiters.join(start, place(3, start), later);
+        let first = waiters.join(start, place(1, start), later);
         let order: Vec<_> = std::iter::from_fn(|| waiters.serve_first().map(|(id, _)| id)).collect();
         assert_eq!(order, [first, second, third, fourth]);
     }
@@ -199,8 +224,8 @@ mod tests {
     #[test]
     fn a_withdrawn_waiter_is_gone_at_once() {
         let (start, mut waiters) = (Instant::now(), Waiters::new());
-        let one = waiters.join(place(1, start), start);
-        let two = waiters.join(place(2, start), start);
+        let one = waiters.join(start, place(1, start), start);
+        let two = waiters.join(start, place(2, start), start);
         assert!(waiters.free(one));
         assert_eq!(waiters.len(), 1);
         assert_eq!(waiters.serve_first().map(|(id, _)| id), Some(two));
@@ -211,12 +236,12 @@ mod tests {
     #[test]
     fn an_outcome_keeps_its_id_until_collected() {
         let (start, mut waiters) = (Instant::now(), Waiters::new());
-        let one = waiters.join(place(1, start), start);
+        let one = waiters.join(start, place(1, start), start);
         waiters.serve_first();
-        let two = waiters.join(place(2, start), start);
+        let two = waiters.join(start, place(2, start), start);
         assert_ne!(one.index(), two.index());
         waiters.free(one);
-        let three = waiters.join(place(3, start), start);
+        let three = waiters.join(start, place(3, start), start);
         assert_eq!(one.index(), three.index());
         assert_ne!(one, three);
     }
@@ -224,8 +249,8 @@ mod tests {
     #[test]
     fn the_expired_are_found_wherever_they_stand() {
         let (start, mut waiters) = (Instant::now(), Waiters::new());
-        let patient = waiters.join(place(1, start), start + Duration::from_secs(9));
-        let hasty = waiters.join(place(2, start), start + Duration::from_secs(1));
+        let patient = waiters.join(start, place(1, start), start + Duration::from_secs(9));
+        let hasty = waiters.join(start, place(2, start), start + Duration::from_secs(1));
         assert_eq!(waiters.serve_expired(start), []);
         assert_eq!(waiters.serve_expired(start + Duration::from_secs(1)), [(hasty, 1)]);
         assert_eq!(waiters.next_deadline(), Some(start + Duration::from_secs(9)));

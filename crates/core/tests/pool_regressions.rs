@@ -165,7 +165,9 @@ fn a_failed_use_does_not_take_slots_from_a_backend_of_which_others_work() {
     let recovery = Recovery::from(policy(3).delay(ms(100)));
     let mut stage = Stage::connected(Options { recovery, ..options(6, 6) }, &[1, 2]);
     stage.pass(ms(1_000));
-    (0..6).for_each(|_| drop(stage.take()));
+    for _ in 0..6 {
+        stage.take();
+    }
     let of_1: Vec<_> = stage.machine.lent().filter(|lent| lent.backend.port() == 1).map(|lent| lent.slot).collect();
     assert_eq!(of_1.len(), 3);
     of_1.into_iter().take(2).for_each(|slot| stage.release(slot, Outcome::Failed));

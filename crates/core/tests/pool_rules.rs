@@ -37,7 +37,7 @@ fn a_pool_whose_last_backend_was_removed_is_not_failed() {
     let mut stage = Stage::connected(options(2, 2), &[1]);
     stage.backends(&[]);
     assert_eq!((stage.machine.state(), stage.counts().total(), stage.closed), (State::Running, 0, 2));
-    let hasty = Request { timeout: ms(100), error_on_empty: true };
+    let hasty = Request { error_on_empty: true, ..Request::within(ms(100)) };
     assert_eq!(stage.machine.claim(stage.now, hasty), Claimed::Refused(Refusal::NoBackends));
     let waiter = stage.wait(ms(1_000));
     stage.backends(&[2]);
@@ -120,6 +120,27 @@ fn connects_to_one_backend_are_limited_and_others_do_not_wait_for_them() {
 }
 
 #[test]
+fn a_success_ends_all_doubt() {
+    let mut stage = Stage::new(Options { recovery: Recovery::from(policy(3).delay(ms(100))), ..options(8, 8) });
+    stage.backends(&[1, 2]);
+    stage.refuse(1);
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (1, 7), "what is doubted gets one slot");
+    stage.pass(ms(100));
+    stage.accept(1);
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (4, 4), "and its whole share when it works");
+}
+
+#[test]
+fn the_line_is_no_longer_than_it_may_be() {
+    let mut stage = Stage::new(Options { max_waiters: Some(2), ..options(0, 1) });
+    stage.wait(ms(1_000));
+    let second = stage.wait(ms(1_000));
+    assert_eq!(stage.claim(ms(1_000)), Claimed::Refused(Refusal::Full));
+    assert!(stage.machine.forget_waiter(second));
+    stage.wait(ms(1_000));
+}
+
+#[test]
 fn a_short_lived_connection_counts_as_a_failed_attempt_and_such_attempts_run_out() {
     let recovery = Recovery::from(policy(3).delay(ms(400)).max_delay(ms(5_000)));
     let mut stage = Stage::new(Options { recovery, ..options(1, 1) });
@@ -169,6 +190,7 @@ fn a_lifetime_is_cut_by_up_to_a_fifth_drawn_when_the_connection_is_born() {
         stage.backends(&[1]);
         stage.accept_all();
         while stage.closed == 0 {
+            assert!(stage.elapsed() < 2 * limit, "it never ends");
             stage.pass(ms(50));
             if used && stage.of(Phase::Idle) == 1 {
                 let slot = stage.take();

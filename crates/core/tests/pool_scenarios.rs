@@ -10,7 +10,7 @@ use stage::{Stage, ms, options, recovery};
 fn p01_without_backends_claims_fail_at_once_or_time_out() {
     let mut stage = Stage::new(options(2, 4));
     assert_eq!((stage.machine.state(), stage.counts().total()), (State::Starting, 0));
-    let hasty = Request { timeout: ms(100), error_on_empty: true };
+    let hasty = Request { error_on_empty: true, ..Request::within(ms(100)) };
     assert_eq!(stage.machine.claim(stage.now, hasty), Claimed::Refused(Refusal::NoBackends));
     let waiter = stage.wait(ms(100));
     stage.pass(ms(99));

@@ -29,6 +29,9 @@ fn promise_5_the_pool_is_back_at_its_target_when_faults_stop() {
         // They close connections that nothing is wrong with.
         setting.options.decoherence = HOUR;
         setting.options.max_lifetime = None;
+        // And these take their time.
+        setting.options.churn_per_second = None;
+        setting.options.ejection = None;
         let mut world = World::new(setting, seed, trace);
         world.publish_all();
         world.run_for(Duration::from_secs(6));
@@ -40,6 +43,19 @@ fn promise_5_the_pool_is_back_at_its_target_when_faults_stop() {
         assert!(back, "promise 5: not back at the target after {bound:?}");
         world.run_for(world.quiet_bound());
         world.pool_is_quiet();
+        world.end();
+    });
+}
+
+/// Callers who avoid a backend may let others go ahead; everything else holds.
+#[test]
+fn promises_1_2_3_6_7_hold_with_callers_who_avoid_backends() {
+    for_each_schedule(1_500, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        setting.choosy = 0.5;
+        let mut world = World::new(setting, seed, trace);
+        world.publish_all();
+        world.run_for(Duration::from_secs(8));
         world.end();
     });
 }
@@ -147,6 +163,7 @@ fn promise_10_a_hanging_backend_does_not_keep_slots_that_another_could_use() {
         setting.hold = HOUR;
         setting.stuck = Some(HOUR);
         setting.dial = setting.dial.min(Duration::from_millis(100));
+        setting.patience = (Duration::from_secs(4), Duration::from_secs(8));
         let mut random = Random::new(seed);
         let mut world = World::new(setting, seed, trace);
         world.stop_the_rhythm();

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::connect::Connect;
 use crate::resolver::{Fixed, Publisher, Resolve};
 use carom_core::backend::Backend;
+use carom_core::ejection::Ejection;
 use carom_core::pick::Pick;
 use carom_core::pool::{Machine, Options, OptionsError};
 use carom_core::recovery::Recovery;
@@ -131,6 +132,35 @@ impl<C: Connect> Builder<C> {
     /// How long a check, a reset, or an orderly close may take. Default 3 s.
     pub fn check_timeout(mut self, check_timeout: Duration) -> Builder<C> {
         self.options.check_timeout = check_timeout;
+        self
+    }
+
+    /// How long claims should wait at most when the pool is overloaded: at its turn a claim that waited longer is shed, with
+    /// [`ClaimError::Shed`](super::ClaimError::Shed), once the line has not been empty for 100 ms; before that, only one that
+    /// waited ten times as long. What is served then waits about this long. A claim's own timeout still holds. Default off.
+    pub fn target_delay(mut self, target_delay: impl Into<Option<Duration>>) -> Builder<C> {
+        self.options.target_delay = target_delay.into();
+        self
+    }
+
+    /// Leaves out a backend for a while when its users [`fail`](super::Claim::fail) so often in a row. Default off;
+    /// [`Ejection::default`] is 5 failures, 30 s times the number of ejections, at most half of the backends.
+    pub fn ejection(mut self, ejection: impl Into<Option<Ejection>>) -> Builder<C> {
+        self.options.ejection = ejection.into();
+        self
+    }
+
+    /// New or closed connections per second and backend, so that a change of plan does not fall on a backend all at once.
+    /// The first change is free; removal, death and reconnecting under the recovery policy are not limited. Default none.
+    pub fn churn_per_second(mut self, churn_per_second: impl Into<Option<f64>>) -> Builder<C> {
+        self.options.churn_per_second = churn_per_second.into();
+        self
+    }
+
+    /// A claim held longer than this is reported once, as a warning with the place it was claimed at. Default off; costs two
+    /// looks at the clock per claim.
+    pub fn leak_after(mut self, leak_after: impl Into<Option<Duration>>) -> Builder<C> {
+        self.options.leak_after = leak_after.into();
         self
     }
 

@@ -46,7 +46,7 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
         let first = now.unwrap_or_else(clock::now);
         let (mut now, mut again) = (first, None::<Place>);
         loop {
-            let begun = table.begin(now, self.asking, again, context.waker(), &shared.name);
+            let begun = table.begin(now, &self.asking, again, context.waker(), &shared.name);
             shared.unlock(table);
             match begun {
                 Begun::Granted(granted) => match open(shared, granted) {
@@ -119,7 +119,8 @@ impl<C: Connect> Future for Claiming<'_, C> {
                 let shared = self.shared;
                 let now = shared.now_if_crowded();
                 let mut table = shared.lock();
-                match table.claim_warm(self.asking.site) {
+                let warm = if self.asking.avoid.is_none() { table.claim_warm(self.asking.site) } else { None };
+                match warm {
                     Some(held) => {
                         drop(table);
                         self.progress = Progress::Over;

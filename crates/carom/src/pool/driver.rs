@@ -5,7 +5,7 @@
 //! machine hears that it has ended when it really has.
 
 use super::error::{Cause, ConnectError, ResolverEnded};
-use super::shared::{Held, Shared};
+use super::shared::{Held, Outstanding, Shared};
 use crate::clock;
 use crate::connect::Connect;
 use crate::resolver::{Resolution, ResolverState};
@@ -145,6 +145,7 @@ impl<C: Connect> Driver<C> {
             Action::Check { slot } => self.check(slot),
             Action::Reset { slot } => self.reset(slot),
             Action::Watch { slot } => self.watch(slot),
+            Action::Overdue { slot } => self.report(slot),
             Action::Close { slot, goodbye } => self.close(slot, goodbye),
             Action::Abandon { task, slot, timed_out } => self.abandon(task, slot, timed_out),
         }
@@ -190,6 +191,14 @@ impl<C: Connect> Driver<C> {
                 drop(held);
                 self.ended(slot);
             }
+        }
+    }
+
+    /// Says who holds a connection for so long.
+    fn report(&self, slot: SlotRef) {
+        let now = clock::now();
+        if let Some(Outstanding { backend, site, lent_for }) = self.shared.overdue(slot, now) {
+            tracing::warn!(pool = &*self.shared.name, %backend, %site, ?lent_for, "a claim is held for long");
         }
     }
 

@@ -38,6 +38,14 @@ pub enum ClaimError {
         /// The pool at that moment, and why connecting failed last.
         summary: Box<Summary>,
     },
+    /// The pool is overloaded: the claim had waited longer than `target_delay` when its turn came.
+    #[non_exhaustive]
+    Shed {
+        /// How long the claim waited.
+        waited: Duration,
+        /// The pool at that moment.
+        summary: Box<Summary>,
+    },
     /// As many wait as `max_waiters` allows.
     #[non_exhaustive]
     Full {
@@ -166,8 +174,12 @@ impl Summary {
 impl fmt::Display for ClaimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ClaimError::Shed { waited, summary } => {
+                let (rounded, pool) = (rounded(*waited), &summary.pool);
+                write!(f, "shed after {rounded:?} waiting for `{pool}`, which is overloaded ({})", summary.figures())
+            }
             ClaimError::TimedOut { waited, summary } => {
-                let rounded = Duration::from_millis(waited.as_millis() as u64);
+                let rounded = rounded(*waited);
                 let (pool, figures) = (&summary.pool, summary.figures());
                 write!(f, "timed out after {rounded:?} waiting for `{pool}` ({figures}){}", summary.because())
             }
@@ -189,11 +201,17 @@ impl fmt::Display for ClaimError {
     }
 }
 
+/// Nobody wants to read microseconds here.
+fn rounded(waited: Duration) -> Duration {
+    Duration::from_millis(waited.as_millis() as u64)
+}
+
 impl Error for ClaimError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             ClaimError::TimedOut { summary, .. }
             | ClaimError::NoBackends { summary }
+            | ClaimError::Shed { summary, .. }
             | ClaimError::Failed { summary, .. }
             | ClaimError::Full { summary } => summary.cause.as_ref().map(Cause::error),
             ClaimError::Busy | ClaimError::Closed { .. } => None,

@@ -42,7 +42,8 @@ pub use shared::Outstanding;
 
 use crate::clock;
 use crate::connect::Connect;
-use carom_core::pool::{OptionsError, Request};
+use carom_core::backend::Backend;
+use carom_core::pool::OptionsError;
 use shared::{Asking, Shared};
 use std::fmt;
 use std::panic::Location;
@@ -66,11 +67,11 @@ struct Owner<C: Connect> {
 }
 
 /// What a claim wants beyond the defaults; for [`Pool::claim_with`].
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
+#[derive(Clone, Debug, Default)]
 pub struct ClaimOptions {
     timeout: Option<Duration>,
     error_on_empty: bool,
+    avoid: Option<Backend>,
 }
 
 impl ClaimOptions {
@@ -85,6 +86,13 @@ impl ClaimOptions {
     #[must_use]
     pub fn error_on_empty(mut self, error_on_empty: bool) -> ClaimOptions {
         self.error_on_empty = error_on_empty;
+        self
+    }
+
+    /// A backend not to be given while another can serve: for another try after this one failed. Default none.
+    #[must_use]
+    pub fn avoid(mut self, backend: Backend) -> ClaimOptions {
+        self.avoid = Some(backend);
         self
     }
 }
@@ -120,11 +128,13 @@ impl<C: Connect> Pool<C> {
     /// Claims a connection with options of its own. See [`Pool::claim`].
     #[track_caller]
     pub fn claim_with(&self, options: ClaimOptions) -> Claiming<'_, C> {
-        let request = Request {
+        let asking = Asking {
             timeout: options.timeout.unwrap_or(self.owner.claim_timeout),
             error_on_empty: options.error_on_empty,
+            avoid: options.avoid,
+            site: Location::caller(),
         };
-        Claiming::new(&self.owner.shared, Asking { request, site: Location::caller() })
+        Claiming::new(&self.owner.shared, asking)
     }
 
     /// Claims an idle connection, or fails at once.
@@ -160,8 +170,14 @@ impl<C: Connect> Pool<C> {
     /// A copy of the pool's state for people; all figures are of one moment.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.owner.shared;
-        let (pool, cause) = shared.step(|table| (table.machine.snapshot(), table.cause().cloned()));
-        Snapshot { name: Arc::clone(&shared.name), pool, cause }
+        let (pool, cause, overdue) =
+            shared.step(|table| (table.machine.snapshot(), table.cause().cloned(), table.overdue));
+        Snapshot { name: Arc::clone(&shared.name), pool, cause, overdue }
+    }
+
+    /// What is lent at present: to which backend, since when, and where in the program it was claimed.
+    pub fn lent(&self) -> Vec<Outstanding> {
+        self.owner.shared.outstanding(clock::now())
     }
 
     /// Changes how many connections are kept and how many there may be. Lent ones above a new maximum are closed as they
@@ -238,6 +254,8 @@ pub struct Snapshot {
     pub pool: carom_core::pool::Snapshot,
     /// The last real error that still matters.
     pub cause: Option<Cause>,
+    /// Claims held longer than `leak_after` so far.
+    pub overdue: u64,
 }
 
 impl<C: Connect> Owner<C> {

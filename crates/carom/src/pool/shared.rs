@@ -39,6 +39,8 @@ pub(crate) struct Table<C: Connect> {
     cause: Option<Cause>,
     /// What the hint says.
     crowded: bool,
+    /// Claims that were held for too long so far.
+    pub(crate) overdue: u64,
 }
 
 /// What is kept for a slot.
@@ -95,9 +97,10 @@ pub(crate) enum Withdrawn<C: Connect> {
 }
 
 /// What a claim carries along until it ends.
-#[derive(Clone, Copy)]
 pub(crate) struct Asking {
-    pub(crate) request: Request,
+    pub(crate) timeout: Duration,
+    pub(crate) error_on_empty: bool,
+    pub(crate) avoid: Option<Backend>,
     pub(crate) site: &'static Location<'static>,
 }
 
@@ -116,7 +119,8 @@ pub struct Outstanding {
 impl<C: Connect> Shared<C> {
     pub(crate) fn new(name: Arc<str>, connector: C, machine: Machine) -> Shared<C> {
         let lifecycle = watch::Sender::new(machine.state());
-        let table = Table { machine, entries: Vec::new(), callers: Vec::new(), cause: None, crowded: false };
+        let table =
+            Table { machine, entries: Vec::new(), callers: Vec::new(), cause: None, crowded: false, overdue: 0 };
         Shared {
             name,
             connector,
@@ -216,6 +220,16 @@ impl<C: Connect> Shared<C> {
         self.lifecycle.send_replace(State::Stopped);
     }
 
+    /// Who holds this slot's connection, if it is still lent; it is counted as overdue.
+    pub(crate) fn overdue(&self, slot: SlotRef, now: Instant) -> Option<Outstanding> {
+        self.driver_step(|table| {
+            let lent = table.machine.lent().find(|lent| lent.slot == slot)?;
+            let site = table.entries.get(slot.index())?.site?;
+            table.overdue += 1;
+            Some(Outstanding { backend: lent.backend, site, lent_for: now.saturating_duration_since(lent.since) })
+        })
+    }
+
     pub(crate) fn outstanding(&self, now: Instant) -> Vec<Outstanding> {
         self.step(|table| {
             let describe = |lent: Lent| {
@@ -233,14 +247,19 @@ impl<C: Connect> Table<C> {
     pub(crate) fn begin(
         &mut self,
         now: Instant,
-        asking: Asking,
+        asking: &Asking,
         again: Option<Place>,
         waker: &Waker,
         name: &Arc<str>,
     ) -> Begun<C> {
+        let request = Request {
+            timeout: asking.timeout,
+            error_on_empty: asking.error_on_empty,
+            avoid: asking.avoid.as_ref().and_then(|backend| self.machine.find(backend)),
+        };
         let claimed = match again {
-            None => self.machine.claim(now, asking.request),
-            Some(place) => self.machine.claim_again(now, place, asking.request),
+            None => self.machine.claim(now, request),
+            Some(place) => self.machine.claim_again(now, place, request),
         };
         match claimed {
             Claimed::Granted { slot, place, ask } => Begun::Granted(self.lend(slot, place, ask, asking.site)),
@@ -386,6 +405,7 @@ impl<C: Connect> Table<C> {
             Refusal::TimedOut { ahead } => ClaimError::TimedOut { waited, summary: summary(ahead) },
             Refusal::NoBackends => ClaimError::NoBackends { summary: summary(0) },
             Refusal::Failed { dead, known } => ClaimError::Failed { dead, known, summary: summary(0) },
+            Refusal::Shed => ClaimError::Shed { waited, summary: summary(0) },
             Refusal::Full => ClaimError::Full { summary: summary(self.machine.waiting()) },
             Refusal::Busy => ClaimError::Busy,
             Refusal::Closed => ClaimError::Closed { pool: Arc::clone(name) },

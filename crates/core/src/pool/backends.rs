@@ -1,5 +1,6 @@
 //! The backends a pool knows: their health, their slots, and the order in which they are preferred.
 
+use super::outliers::Service;
 use crate::backend::Backend;
 use crate::random::Random;
 use crate::slot::{Counts, Phase};
@@ -20,8 +21,8 @@ use std::time::Instant;
 /// ```
 ///
 /// As long as another backend is doubted less, the plan treats a doubted one with nothing working like a dead one: it keeps
-/// one slot at most, and the others go where claims can be served. One that has something working keeps that, and one more
-/// slot to try.
+/// one slot at most, and the others go where claims can be served. One that has something working keeps that, and gets
+/// little more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// Never connected to.
@@ -94,7 +95,14 @@ pub(crate) struct Record {
     /// Slots that wait for their turn to dial, oldest first; some may have moved on.
     pub(crate) held: VecDeque<u32>,
     pub(crate) counts: Counts,
+    pub(crate) service: Service,
+    /// When a connection was last added or taken away, where that is limited.
+    pub(crate) changed_at: Option<Instant>,
 }
+
+/// Names a known backend to the machine, for as long as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackendId(pub(crate) u32);
 
 impl Record {
     /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time.
@@ -119,6 +127,7 @@ pub(crate) struct Backends {
     /// Known backends, most preferred first.
     order: Vec<u32>,
     dead: usize,
+    ejected: usize,
     /// How many of the others are doubted how much.
     doubted: [usize; 3],
 }
@@ -143,6 +152,31 @@ impl Backends {
 
     pub(crate) fn dead(&self) -> usize {
         self.dead
+    }
+
+    pub(crate) fn ejected(&self) -> usize {
+        self.ejected
+    }
+
+    /// One more is out.
+    pub(crate) fn count_ejected(&mut self) {
+        self.ejected += 1;
+    }
+
+    /// An ejected backend takes part again.
+    pub(crate) fn readmit(&mut self, index: u32) {
+        if self.get_mut(index).service.ejected_until.take().is_some() {
+            self.ejected -= 1;
+        }
+    }
+
+    pub(crate) fn find(&self, backend: &Backend) -> Option<u32> {
+        self.by_backend.get(backend).copied()
+    }
+
+    /// Whether a known backend other than this one has a connection that works.
+    pub(crate) fn another_works(&self, index: u32) -> bool {
+        self.order.iter().any(|&other| other != index && self.get(other).counts.working() > 0)
     }
 
     pub(crate) fn all_dead(&self) -> bool {
@@ -188,6 +222,8 @@ impl Backends {
             slots: Vec::new(),
             held: VecDeque::new(),
             counts: Counts::default(),
+            service: Service::default(),
+            changed_at: None,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -207,6 +243,7 @@ impl Backends {
 
     /// A known backend is known no more; [`Backends::forget_if_empty`] drops its record when its last slot has gone.
     pub(crate) fn remove(&mut self, index: u32) {
+        self.readmit(index);
         self.set_health(index, Health::Removed);
         let backend = Arc::clone(&self.get(index).backend);
         self.by_backend.remove(&*backend);

@@ -1,17 +1,21 @@
 //! Claims: asking, waiting, being served, coming back.
 
-use super::{Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
+use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
+use crate::backend::Backend;
 use crate::idle::Idleness;
 use crate::recovery::DAY;
 use crate::slot::{Life, SlotRef, State, Then};
 use crate::waiters::{Place, WaiterId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A line that has not been empty for this long is a sign of overload, not of a burst.
+const STANDING: Duration = Duration::from_millis(100);
 
 impl Machine {
     /// Asks for a connection: an idle one at once, otherwise a place in line.
     pub fn claim(&mut self, now: Instant, request: Request) -> Claimed {
         self.arrivals += 1;
-        let place = Place { arrival: self.arrivals, since: now };
+        let place = Place { arrival: self.arrivals, since: now, avoid: request.avoid.map(|id| id.0) };
         if let Some(refusal) = self.refuses() {
             return Claimed::Refused(refusal);
         }
@@ -40,10 +44,15 @@ impl Machine {
         }
     }
 
+    /// Names a backend, for [`Request::avoid`]; `None` when it is not known.
+    pub fn find(&self, backend: &Backend) -> Option<BackendId> {
+        self.backends.find(backend).map(BackendId)
+    }
+
     /// Asks for an idle connection without waiting.
     pub fn try_claim(&mut self, now: Instant) -> Claimed {
         self.arrivals += 1;
-        let place = Place { arrival: self.arrivals, since: now };
+        let place = Place { arrival: self.arrivals, since: now, avoid: None };
         if let Some(refusal) = self.refuses() {
             return Claimed::Refused(refusal);
         }
@@ -67,9 +76,15 @@ impl Machine {
             Outcome::Open | Outcome::Discarded | Outcome::Detached if timed => {
                 self.picker.learn(now, backend, took, false);
             }
-            Outcome::Failed => self.picker.learn(now, backend, took, true),
+            Outcome::Failed => {
+                self.picker.learn(now, backend, took, true);
+                self.count_failure(now, backend);
+            }
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open | Outcome::Discarded | Outcome::Detached | Outcome::Ended | Outcome::Dropped => {}
+        }
+        if outcome == Outcome::Open {
+            self.backends.get_mut(backend).service.failures = 0;
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
@@ -129,9 +144,9 @@ impl Machine {
         }
     }
 
-    /// While anyone waits nothing is idle, so nobody is overtaken here.
+    /// While anyone waits nothing is idle that it would take, so nobody is overtaken here.
     fn grant_idle(&mut self, now: Instant, place: Place) -> Option<Claimed> {
-        let index = self.picker.choose(now, &mut self.random)?;
+        let index = self.choose(now, place)?;
         let State::Idle { life, .. } = self.slots[index as usize].state else {
             unreachable!("the picker holds idle slots only")
         };
@@ -145,6 +160,9 @@ impl Machine {
         let life = Life { uses: life.uses + 1, ..life };
         let slot = self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false });
         self.picker.begin_use(self.slots[index as usize].backend);
+        if let Some(leak_after) = self.options.leak_after {
+            self.set_timer(now + leak_after, slot);
+        }
         slot
     }
 
@@ -154,18 +172,68 @@ impl Machine {
         if deadline <= now {
             return Claimed::Refused(Refusal::TimedOut { ahead: self.waiters.len() });
         }
-        let waiter = self.waiters.join(place, deadline);
+        let waiter = self.waiters.join(now, place, deadline);
         self.due(deadline);
         self.note_load(now);
         Claimed::Waiting(waiter)
     }
 
-    /// Gives a connection to the first in line; false when nobody waits.
+    /// Gives a connection to the first in line who takes it; false when nobody does.
     fn serve_first(&mut self, now: Instant, index: u32, life: Life) -> bool {
-        let Some((waiter, _)) = self.waiters.serve_first() else { return false };
-        let slot = self.lend(now, index, life);
-        self.deliveries.push_back(Delivery::Grant { waiter, slot });
-        true
+        let backend = self.slots[index as usize].backend;
+        loop {
+            let standing_since = self.waiters.standing_since();
+            let Some((waiter, place)) = self.first_who_takes(backend) else { return false };
+            self.waiters.serve(waiter);
+            if self.is_shed(now, place, standing_since) {
+                self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::Shed });
+                continue;
+            }
+            let slot = self.lend(now, index, life);
+            self.deliveries.push_back(Delivery::Grant { waiter, slot });
+            return true;
+        }
+    }
+
+    /// Nearly always the first in line; only those who avoid this very backend let others go ahead.
+    fn first_who_takes(&self, backend: u32) -> Option<(WaiterId, Place)> {
+        self.waiters.in_line().find(|(_, place)| self.takes(*place, backend))
+    }
+
+    fn takes(&self, place: Place, backend: u32) -> bool {
+        place.avoid != Some(backend) || !self.backends.another_works(backend)
+    }
+
+    /// Controlled delay: a standing line is kept short, a burst is let through.
+    fn is_shed(&self, now: Instant, place: Place, standing_since: Option<Instant>) -> bool {
+        let Some(target) = self.options.target_delay else { return false };
+        let standing = standing_since.is_some_and(|since| now.saturating_duration_since(since) > STANDING);
+        let limit = if standing { target } else { target.saturating_mul(10) };
+        now.saturating_duration_since(place.since) > limit
+    }
+
+    fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
+        match place.avoid {
+            Some(avoided) if self.backends.another_works(avoided) => {
+                self.picker.choose_avoiding(avoided, now, &mut self.random)
+            }
+            Some(_) | None => self.picker.choose(now, &mut self.random),
+        }
+    }
+
+    /// Those who avoid a backend may stand in line while something of it is idle. When no other works any more, they take it.
+    pub(super) fn serve_choosy(&mut self, now: Instant) {
+        if self.waiters.len() == 0 || !self.picker.has_idle() || self.is_closed() {
+            return;
+        }
+        let choosy: Vec<(WaiterId, Place)> = self.waiters.in_line().collect();
+        for (waiter, place) in choosy {
+            let Some(index) = self.choose(now, place) else { continue };
+            let State::Idle { life, .. } = self.slots[index as usize].state else { continue };
+            self.waiters.serve(waiter);
+            let slot = self.lend(now, index, life);
+            self.deliveries.push_back(Delivery::Grant { waiter, slot });
+        }
     }
 
     /// Whatever the last plan thought of it: nothing of a closed pool or a removed backend is lent again.

@@ -16,11 +16,13 @@ mod backends;
 mod claims;
 mod membership;
 mod options;
+mod outliers;
 mod sizing;
 mod slots;
 mod snapshot;
 mod warm;
 
+pub use backends::BackendId;
 pub use options::{Options, OptionsError};
 pub use snapshot::{BackendSnapshot, BackendState, Lent, Snapshot};
 pub use warm::Returned;
@@ -69,6 +71,11 @@ pub enum Action {
     },
     /// Clean the slot's connection after use, then tell [`Machine::handle_checked`].
     Reset {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+    },
+    /// Say that the slot's connection has been lent for longer than `leak_after`.
+    Overdue {
         /// The slot whose connection it is.
         slot: SlotRef,
     },
@@ -131,6 +138,8 @@ pub enum Refusal {
         /// How many are known.
         known: usize,
     },
+    /// It had waited longer than the controlled delay allows when its turn came.
+    Shed,
     /// The line is as long as it may be.
     Full,
     /// Nothing is idle, and the claim asked not to wait.
@@ -146,12 +155,14 @@ pub struct Request {
     pub timeout: Duration,
     /// Fail at once while no backend is known.
     pub error_on_empty: bool,
+    /// A backend not to be given while another can serve; see [`Machine::find`].
+    pub avoid: Option<BackendId>,
 }
 
 impl Request {
     /// A claim that may take this long and is otherwise ordinary.
     pub fn within(timeout: Duration) -> Request {
-        Request { timeout, error_on_empty: false }
+        Request { timeout, error_on_empty: false, avoid: None }
     }
 }
 
@@ -326,6 +337,7 @@ impl Machine {
         if self.stale_plan {
             self.replan(now);
         }
+        self.serve_choosy(now);
     }
 
     /// The driver is about to sleep until the time this returns, having taken all actions.

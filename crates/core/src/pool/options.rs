@@ -1,5 +1,6 @@
 //! What a pool can be told, and what it refuses to be told.
 
+use crate::ejection::Ejection;
 use crate::pick::Pick;
 use crate::recovery::Recovery;
 use std::error::Error;
@@ -30,6 +31,15 @@ pub struct Options {
     pub check_timeout: Duration,
     /// Connections are cleaned after use, within `check_timeout`, before they are lent again. Default false.
     pub resets: bool,
+    /// How long claims should wait at most under overload: at its turn a claim is shed that waited longer, once the line has
+    /// not been empty for 100 ms (and one that waited ten times as long in any case). Default off.
+    pub target_delay: Option<Duration>,
+    /// Leaving out backends that fail their users. Default off.
+    pub ejection: Option<Ejection>,
+    /// New or closed connections per second and backend. Default none: as the plan says.
+    pub churn_per_second: Option<f64>,
+    /// A claim held longer is reported, once. Default off.
+    pub leak_after: Option<Duration>,
     /// Which idle connection a claim gets. Default [`Pick::LeastLoaded`].
     pub pick: Pick,
     /// Connects under way to one backend at a time. Default 4.
@@ -51,6 +61,10 @@ impl Default for Options {
             check_after: None,
             check_timeout: Duration::from_secs(3),
             resets: false,
+            target_delay: None,
+            ejection: None,
+            churn_per_second: None,
+            leak_after: None,
             pick: Pick::default(),
             connecting_per_backend: 4,
             decoherence: Duration::from_secs(60),
@@ -70,6 +84,14 @@ impl Options {
         above_zero("check_after", self.check_after)?;
         above_zero("check_timeout", Some(self.check_timeout))?;
         above_zero("decoherence", Some(self.decoherence))?;
+        above_zero("target_delay", self.target_delay)?;
+        above_zero("leak_after", self.leak_after)?;
+        if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
+            return Err(OptionsError::new("ejection", problem));
+        }
+        if self.churn_per_second.is_some_and(|churn| !(churn.is_finite() && churn >= MIN_CHURN)) {
+            return Err(OptionsError::new("churn_per_second", format!("must be a number of at least {MIN_CHURN}")));
+        }
         if self.max_uses == Some(0) {
             return Err(OptionsError::new("max_uses", "must be at least 1"));
         }
@@ -79,6 +101,9 @@ impl Options {
         self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))
     }
 }
+
+/// One change in a day, more or less: below that a pool would not follow its service.
+const MIN_CHURN: f64 = 0.00001;
 
 /// Refuses sizes that make no sense; also asked when a pool is resized.
 pub(crate) fn size(spares: usize, maximum: usize) -> Result<(), OptionsError> {

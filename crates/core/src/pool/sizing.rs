@@ -3,10 +3,10 @@
 use super::backends::Doubt;
 use super::{Machine, OptionsError, State as PoolState, options};
 use crate::filter::LowPass;
-use crate::idle;
+use crate::idle::{self, Idleness};
 use crate::plan::{Have, Spread, plan};
 use crate::slot::{Phase, SlotRef, State, Then};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Machine {
     /// Changes how many connections are kept and how many there may be. Lent ones above a new maximum are closed as they
@@ -75,7 +75,9 @@ impl Machine {
             self.set_unwanted(slot, false);
         }
         let least_doubt = self.backends.least_doubt();
-        let order = self.backends.order().to_vec();
+        self.end_ejections(now);
+        let is_in = |index: &u32| self.backends.get(*index).service.ejected_until.is_none();
+        let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
         let have: Vec<Have> = order.iter().map(|&index| self.have(index, least_doubt)).collect();
         let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
         self.spare_the_strained(now, &order, &have, &mut plan.want);
@@ -88,11 +90,13 @@ impl Machine {
         }
         let slots = self.counts.total();
         let room = self.options.maximum.saturating_sub(slots);
-        let leaving: usize = order.iter().map(|&index| self.leaving(index)).sum();
+        let leaving: usize = self.backends.order().iter().map(|&index| self.leaving(index)).sum();
         let short = (slots + additions.len()).saturating_sub(self.options.maximum + leaving);
         self.make_room(now, short, surplus);
         for backend in additions.into_iter().take(room) {
-            self.add_slot(now, backend);
+            if self.may_change(now, backend) {
+                self.add_slot(now, backend);
+            }
         }
         // What was closed here asks for a plan of its own when it has ended.
         self.stale_plan = false;
@@ -114,12 +118,12 @@ impl Machine {
         record.slots.iter().filter(leaves).count()
     }
 
-    /// Backends that work, but at which further connects hang or fail, get one slot to try and no more; the others take over
-    /// what the plan had for them, and make up for the slot that tries as far as the maximum allows. One that rests after
-    /// such tries keeps what it has.
+    /// Backends that work, but at which further connects hang or fail, get no more slots than they can use. The others take
+    /// over what the plan had for them, and make up for the slots that only try as far as the maximum allows.
     fn spare_the_strained(&mut self, now: Instant, order: &[u32], have: &[Have], want: &mut [usize]) {
         let least_doubt = self.backends.least_doubt();
-        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, least_doubt)).collect();
+        let strain = |place: usize| self.strain(now, order[place], have[place].slots, least_doubt);
+        let strains: Vec<Strain> = (0..order.len()).map(strain).collect();
         let takes_over = |&place: &usize| strains[place] == Strain::None && !have[place].dead;
         let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
         let planned: usize = want.iter().sum();
@@ -130,9 +134,9 @@ impl Machine {
                     self.look_again(until);
                     have[place].slots
                 }
-                Strain::Tries { working } if want[place] > working && !takers.is_empty() => {
-                    trying += 1;
-                    working + 1
+                Strain::Tries { working, most } if want[place] > working && !takers.is_empty() => {
+                    trying += most.min(want[place]) - working;
+                    most.min(want[place])
                 }
                 Strain::None | Strain::Rests { .. } | Strain::Tries { .. } => continue,
             };
@@ -149,14 +153,21 @@ impl Machine {
         }
     }
 
-    fn strain(&self, now: Instant, index: u32, least_doubt: Doubt) -> Strain {
+    fn strain(&self, now: Instant, index: u32, slots: usize, least_doubt: Doubt) -> Strain {
         let record = self.backends.get(index);
-        let (health, working) = (record.health, record.counts.working());
-        match health.rests_until() {
-            _ if working == 0 => Strain::None,
-            Some(until) if until > now => Strain::Rests { until },
-            Some(_) | None if health.doubt().is_some_and(|doubt| doubt > least_doubt) => Strain::Tries { working },
-            Some(_) | None => Strain::None,
+        let working = record.counts.working();
+        if working == 0 {
+            return Strain::None;
+        }
+        match (record.health.rests_until(), record.health.doubt()) {
+            (Some(until), _) if until > now => Strain::Rests { until },
+            (_, Some(doubt)) if doubt > least_doubt => match doubt {
+                Doubt::None => Strain::None,
+                // What it is slow with may well succeed.
+                Doubt::Slow => Strain::Tries { working, most: slots.max(working + 1) },
+                Doubt::Failing => Strain::Tries { working, most: working + 1 },
+            },
+            (Some(_) | None, Some(_) | None) => Strain::None,
         }
     }
 
@@ -179,7 +190,7 @@ impl Machine {
         let unused: Vec<u32> = self.unused_of(backend).take(many).collect();
         many -= unused.len();
         for index in unused {
-            if self.idled_out(now, index) {
+            if self.is_before_release(now, index) && self.may_change(now, backend) {
                 self.stop(now, index);
             } else {
                 surplus.unused.push(index);
@@ -199,15 +210,15 @@ impl Machine {
         self.picker.idle_of(backend).chain(checked)
     }
 
-    /// The detector's look at a surplus connection.
-    fn idled_out(&mut self, now: Instant, index: u32) -> bool {
+    /// The detector's look at a surplus connection: whether its time has come.
+    fn is_before_release(&mut self, now: Instant, index: u32) -> bool {
         let Some(max_idle) = self.options.max_idle else { return false };
         match &mut self.slots[index as usize].state {
             State::Idle { last_used, idleness, .. } => {
                 // Marked and due may fall into one look: it has been idle since its last use, not since the mark.
                 idleness.look(now, Some(*last_used), max_idle);
                 idleness.look(now, Some(*last_used), max_idle);
-                idleness.release()
+                matches!(idleness, Idleness::BeforeRelease { .. })
             }
             State::Checking { last_used, .. } => now.saturating_duration_since(*last_used) >= max_idle,
             State::Gone
@@ -223,7 +234,9 @@ impl Machine {
     fn make_room(&mut self, now: Instant, short: usize, surplus: Surplus) {
         let now_closed = surplus.unused.len().min(short);
         for &index in &surplus.unused[..now_closed] {
-            self.stop(now, index);
+            if self.may_change(now, self.slots[index as usize].backend) {
+                self.stop(now, index);
+            }
         }
         for &slot in surplus.busy.iter().take(short - now_closed) {
             self.set_unwanted(slot, true);
@@ -236,7 +249,24 @@ impl Machine {
         }
     }
 
-    fn look_again(&mut self, at: Instant) {
+    /// Whether a connection may be added to a backend, or taken from it, now; if not, the plan is made again when it may.
+    fn may_change(&mut self, now: Instant, backend: u32) -> bool {
+        let Some(churn) = self.options.churn_per_second else { return true };
+        let record = self.backends.get_mut(backend);
+        let next = record.changed_at.map(|at| at + Duration::from_secs_f64(1.0 / churn));
+        match next {
+            Some(next) if next > now => {
+                self.look_again(next);
+                false
+            }
+            Some(_) | None => {
+                record.changed_at = Some(now);
+                true
+            }
+        }
+    }
+
+    pub(super) fn look_again(&mut self, at: Instant) {
         let at = self.look_at.map_or(at, |earlier| earlier.min(at));
         self.look_at = Some(at);
         self.due(at);
@@ -255,13 +285,14 @@ impl Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strain {
     None,
-    /// It refused more of them; it is left alone for a while.
+    /// It refused more of them; until then it keeps what it has.
     Rests {
         until: Instant,
     },
-    /// An attempt hangs or has failed.
+    /// An attempt hangs or has failed; it gets what works, and some slots to try.
     Tries {
         working: usize,
+        most: usize,
     },
 }
 

@@ -9,6 +9,11 @@ use std::time::{Duration, Instant};
 /// Up to this share is taken off a connection's lifetime when it is born.
 const LIFETIME_SPREAD: f64 = 0.2;
 
+/// How long an attempt is waited for before its backend is doubted, and then each time until it is looked at again.
+fn patience(timeout: Duration) -> Duration {
+    (timeout / 4).max(Duration::from_millis(1))
+}
+
 impl Machine {
     /// Whether the slot is still in the stay it was named in. A driver asks before it brings a result.
     pub fn is_current(&self, slot: SlotRef) -> bool {
@@ -270,7 +275,7 @@ impl Machine {
         let timeout = tries.timeout();
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
         self.set_timer(now + timeout, slot);
-        self.set_timer(now + timeout / 4, slot);
+        self.set_timer(now + patience(timeout), slot);
         self.act(Action::Connect { slot, backend: address });
     }
 
@@ -329,7 +334,8 @@ impl Machine {
                     let timed_out = Some(self.options.check_timeout);
                     self.act(Action::Abandon { task: slot, slot, timed_out });
                 }
-                State::Gone | State::Held { .. } | State::Busy { .. } => {}
+                State::Busy { .. } => self.act(Action::Overdue { slot }),
+                State::Gone | State::Held { .. } => {}
             }
         }
     }
@@ -346,7 +352,7 @@ impl Machine {
             self.backends.doubt(backend, Doubt::Slow);
             self.plan_soon();
         } else {
-            self.set_timer(now + timeout / 4, slot);
+            self.set_timer(now + patience(timeout), slot);
         }
     }
 

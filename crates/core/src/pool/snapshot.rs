@@ -59,6 +59,8 @@ pub enum BackendState {
     Doubted,
     /// Attempts ran out; one slot keeps trying.
     Dead,
+    /// It failed its users; it is left out for a while.
+    Ejected,
     /// No longer resolved; drains.
     Removed,
 }
@@ -127,6 +129,9 @@ impl Machine {
 
     fn describe(&self, index: u32, record: &Record) -> BackendSnapshot {
         let state = match record.health {
+            Health::Unproven { .. } | Health::Proven { .. } if record.service.ejected_until.is_some() => {
+                BackendState::Ejected
+            }
             Health::Dead { .. } => BackendState::Dead,
             Health::Removed => BackendState::Removed,
             Health::Unproven { doubt: Doubt::None } => BackendState::Unproven,

@@ -16,7 +16,11 @@ impl Machine {
     /// Lends a warm connection, or declines: then [`Machine::claim`] is to be asked.
     #[inline]
     pub fn claim_warm(&mut self) -> Option<SlotRef> {
-        // Idle connections mean that the pool is open and that nobody waits.
+        // Idle connections mean that the pool is open and that nobody waits who would take them; who waits all the same
+        // is for the long way.
+        if self.options.leak_after.is_some() || self.waiters.len() > 0 {
+            return None;
+        }
         let load = self.counts.of(Phase::Busy) + 1 + self.options.spares;
         if load.min(self.options.maximum) > self.planned || self.sample_at.is_none() {
             return None;
@@ -59,10 +63,16 @@ impl Machine {
             return Returned::Declined;
         }
         if self.waiters.len() > 0 {
-            if self.picker.is_curious() && found.epoch.is_multiple_of(TIMED_USES) {
+            let is_timed = self.picker.is_curious() && found.epoch.is_multiple_of(TIMED_USES);
+            if is_timed || self.options.target_delay.is_some() || self.options.leak_after.is_some() {
                 return Returned::Declined;
             }
-            let Some((waiter, _)) = self.waiters.serve_first() else { return Returned::Declined };
+            let Some((waiter, place)) = self.waiters.in_line().next() else { return Returned::Declined };
+            if place.avoid.is_some() {
+                return Returned::Declined;
+            }
+            self.waiters.serve(waiter);
+            record.service.failures = 0;
             let life = Life { uses: life.uses + 1, ..life };
             found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false };
             found.epoch += 1;
@@ -71,6 +81,7 @@ impl Machine {
         if self.sample_at.is_none() || self.settle_at.is_none() {
             return Returned::Declined;
         }
+        record.service.failures = 0;
         record.counts.shift(Phase::Busy, Phase::Idle);
         self.counts.shift(Phase::Busy, Phase::Idle);
         let at = self.latest;

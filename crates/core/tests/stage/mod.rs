@@ -52,6 +52,7 @@ pub(crate) struct Stage {
     pub(crate) dials: Vec<(SlotRef, u16)>,
     pub(crate) checks: Vec<SlotRef>,
     pub(crate) watches: Vec<SlotRef>,
+    pub(crate) overdue: Vec<SlotRef>,
     /// Closes asked for so far.
     pub(crate) closed: usize,
     /// What waiting callers were given, in order.
@@ -74,6 +75,7 @@ impl Stage {
             dials: Vec::new(),
             checks: Vec::new(),
             watches: Vec::new(),
+            overdue: Vec::new(),
             closed: 0,
             deliveries: Vec::new(),
         };
@@ -115,6 +117,7 @@ impl Stage {
             Action::Connect { slot, backend } => self.dials.push((slot, backend.port())),
             Action::Check { slot } | Action::Reset { slot } => self.checks.push(slot),
             Action::Watch { slot } => self.watches.push(slot),
+            Action::Overdue { slot } => self.overdue.push(slot),
             Action::Close { slot, .. } => {
                 self.closed += 1;
                 self.machine.handle_closed(self.now, slot);
@@ -130,9 +133,12 @@ impl Stage {
     /// Lets time pass, stopping wherever the machine wants to.
     pub(crate) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
+        let mut turns = 0;
         while let Some(next) = self.machine.next_timeout().filter(|&next| next <= until) {
             self.now = self.now.max(next);
             self.go();
+            turns += 1;
+            assert!(turns < 1_000_000, "the machine wants something, but not that time passes");
         }
         self.now = until;
     }

@@ -33,7 +33,9 @@ impl World {
     pub(crate) fn caller_comes(&mut self) {
         let (least, most) = self.setting.patience;
         let timeout = if self.random.chance(0.02) { least } else { self.between(least, most) };
-        let request = Request { timeout, error_on_empty: self.random.chance(0.2) };
+        let avoided = self.random.chance(self.setting.choosy).then(|| self.random.below(self.servers.len()));
+        let avoid = avoided.and_then(|server| self.machine.find(&self.servers[server].backend));
+        let request = Request { timeout, error_on_empty: self.random.chance(0.2), avoid };
         let waits = self.setting.gives_up == 0.0 || self.random.chance(0.85);
         let now = self.callers_now();
         let came = now - self.start;
@@ -48,7 +50,8 @@ impl World {
         if waits {
             self.later(timeout + self.setting.latency + Duration::from_micros(1), Event::ClaimIsOverdue(claim));
         }
-        if let Some(slot) = self.takes_the_short_way().then(|| self.machine.claim_warm()).flatten() {
+        if let Some(slot) = (avoid.is_none() && self.takes_the_short_way()).then(|| self.machine.claim_warm()).flatten()
+        {
             self.note(|_| format!("  claim {claim} is warm: {slot:?}"));
             self.granted_at_once(claim, slot, None);
         } else {
@@ -188,7 +191,8 @@ impl World {
 
     fn hold(&mut self, claim: usize, slot: SlotRef, id: usize) {
         let life = self.machine.life(slot).expect("what is lent has a life");
-        assert!(life.uses() >= 1);
+        let most = self.setting.options.max_uses.unwrap_or(u64::MAX);
+        assert!(life.uses() >= 1 && life.uses() <= most, "used {} times, {most} allowed", life.uses());
         self.claims[claim].stage = Stage::Holding(slot, id);
         let stuck = self.setting.stuck.filter(|_| self.hangs(self.connections[id].server));
         let hold = stuck.unwrap_or_else(|| self.between(Duration::ZERO, self.setting.hold));

@@ -124,6 +124,10 @@ impl World {
                 let Content::Idle(id) = self.seats[slot.index()].content else { panic!("checks what is not idle") };
                 self.seats[slot.index()].content = Content::Checking(id);
             }
+            Action::Overdue { slot } => {
+                let content = self.seats[slot.index()].content;
+                assert!(matches!(content, Content::Lent(_)), "overdue, but {content:?}");
+            }
             Action::Watch { slot } => {
                 let content = self.seats[slot.index()].content;
                 assert!(matches!(content, Content::Idle(_)), "watches what is {content:?}");
@@ -189,6 +193,7 @@ impl World {
                     self.later(after, Event::CloseEnds(slot));
                 }
             }
+            Action::Overdue { .. } => {}
             Action::Abandon { task, slot, .. } => {
                 if let Some(running) = self.driver.tasks.get_mut(&task) {
                     running.abandoned = true;

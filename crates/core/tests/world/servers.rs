@@ -239,8 +239,14 @@ impl World {
         assert!(connection.open && !connection.detached, "connection {id} closed twice");
         connection.open = false;
         let server = connection.server;
+        let watchers = std::mem::take(&mut connection.watchers);
         self.open.remove(&id);
         self.went_wrong(server);
+        // What watches it may notice, and may be long in saying so: the slot has another connection by then.
+        for slot in watchers {
+            let late = self.between(Duration::ZERO, Duration::from_millis(500));
+            self.later(late, Event::WatchEnds(slot));
+        }
     }
 
     pub(super) fn detach_connection(&mut self, id: usize) {

@@ -1,6 +1,7 @@
 //! What kind of world it is: everything that does not change while it runs.
 
 use super::Event;
+use carom_core::ejection::Ejection;
 use carom_core::pick::Pick;
 use carom_core::pool::Options;
 use carom_core::random::Random;
@@ -23,6 +24,8 @@ pub(crate) struct Setting {
     /// Claims may take at least and at most this long.
     pub(crate) patience: (Duration, Duration),
     /// How likely a caller gives up while waiting or right after.
+    /// How likely a caller avoids some backend.
+    pub(crate) choosy: f64,
     pub(crate) gives_up: f64,
     /// How likely a claim does not come back open.
     pub(crate) spoils: f64,
@@ -74,6 +77,12 @@ impl Setting {
             pick: [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo][random.below(3)],
             connecting_per_backend: 1 + random.below(4),
             decoherence: millis(random, 500, 20_000),
+            target_delay: random.chance(0.2).then(|| millis(random, 20, 500)),
+            ejection: random
+                .chance(0.3)
+                .then(|| Ejection::default().consecutive(1 + random.below(4) as u32).time(millis(random, 100, 3_000))),
+            churn_per_second: random.chance(0.2).then(|| 2.0 + random.fraction() * 50.0),
+            leak_after: random.chance(0.2).then(|| millis(random, 1, 500)),
         };
         let patient = policies.iter().map(|limits| limits.first).min().unwrap_or_default();
         let dial = millis(random, 1, 150).min(patient / 2);
@@ -86,6 +95,7 @@ impl Setting {
             hold: millis(random, 1, 1_000),
             stuck: None,
             patience: (Duration::ZERO, millis(random, 50, 4_000)),
+            choosy: 0.0,
             gives_up: random.fraction() * 0.4,
             spoils: random.fraction() * 0.5,
             mortal: random.fraction() * 0.6,
@@ -134,6 +144,9 @@ impl Setting {
                 check_timeout: Duration::from_millis(300),
                 // Cleaning makes every use longer; here the load is what the others can just carry.
                 resets: false,
+                target_delay: None,
+                ejection: None,
+                churn_per_second: None,
                 decoherence: millis(random, 5_000, 60_000),
                 ..wild.options.clone()
             },
