@@ -120,6 +120,24 @@ fn connects_to_one_backend_are_limited_and_others_do_not_wait_for_them() {
 }
 
 #[test]
+fn connects_that_are_only_slow_are_cut_short_only_when_there_is_no_other_room() {
+    let recovery = Recovery::from(policy(3).timeout(ms(2_000)).max_timeout(ms(2_000)));
+    for maximum in [8, 6] {
+        let mut stage = Stage::new(Options { recovery: recovery.clone(), ..options(6, maximum) });
+        stage.backends(&[1, 2]);
+        stage.accept(1);
+        stage.accept_all_of(2);
+        assert_eq!((stage.slots_of(1), stage.slots_of(2), stage.dialling(1)), (3, 3, 2));
+        stage.pass(ms(500));
+        if maximum == 8 {
+            assert_eq!((stage.dialling(1), stage.slots_of(2)), (2, 5), "others make up for them");
+        } else {
+            assert_eq!((stage.dialling(1), stage.slots_of(2)), (1, 4), "one goes on trying");
+        }
+    }
+}
+
+#[test]
 fn a_success_ends_all_doubt() {
     let mut stage = Stage::new(Options { recovery: Recovery::from(policy(3).delay(ms(100))), ..options(8, 8) });
     stage.backends(&[1, 2]);

@@ -122,8 +122,7 @@ impl Machine {
     /// over what the plan had for them, and make up for the slots that only try as far as the maximum allows.
     fn spare_the_strained(&mut self, now: Instant, order: &[u32], have: &[Have], want: &mut [usize]) {
         let least_doubt = self.backends.least_doubt();
-        let strain = |place: usize| self.strain(now, order[place], have[place].slots, least_doubt);
-        let strains: Vec<Strain> = (0..order.len()).map(strain).collect();
+        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, least_doubt)).collect();
         let takes_over = |&place: &usize| strains[place] == Strain::None && !have[place].dead;
         let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
         let planned: usize = want.iter().sum();
@@ -134,9 +133,11 @@ impl Machine {
                     self.look_again(until);
                     have[place].slots
                 }
-                Strain::Tries { working, most } if want[place] > working && !takers.is_empty() => {
-                    trying += most.min(want[place]) - working;
-                    most.min(want[place])
+                Strain::Tries { working, under_way } if want[place] > working && !takers.is_empty() => {
+                    let all = under_way.min(want[place] - working);
+                    let tries = if planned + trying + all <= self.options.maximum { all } else { 1 };
+                    trying += tries;
+                    working + tries
                 }
                 Strain::None | Strain::Rests { .. } | Strain::Tries { .. } => continue,
             };
@@ -153,7 +154,7 @@ impl Machine {
         }
     }
 
-    fn strain(&self, now: Instant, index: u32, slots: usize, least_doubt: Doubt) -> Strain {
+    fn strain(&self, now: Instant, index: u32, least_doubt: Doubt) -> Strain {
         let record = self.backends.get(index);
         let working = record.counts.working();
         if working == 0 {
@@ -164,8 +165,8 @@ impl Machine {
             (_, Some(doubt)) if doubt > least_doubt => match doubt {
                 Doubt::None => Strain::None,
                 // What it is slow with may well succeed.
-                Doubt::Slow => Strain::Tries { working, most: slots.max(working + 1) },
-                Doubt::Failing => Strain::Tries { working, most: working + 1 },
+                Doubt::Slow => Strain::Tries { working, under_way: record.counts.of(Phase::Connecting).max(1) },
+                Doubt::Failing => Strain::Tries { working, under_way: 1 },
             },
             (Some(_) | None, Some(_) | None) => Strain::None,
         }
@@ -289,10 +290,11 @@ enum Strain {
     Rests {
         until: Instant,
     },
-    /// An attempt hangs or has failed; it gets what works, and some slots to try.
+    /// An attempt hangs or has failed: it gets what works, and one slot to try, or those that try already if others can make
+    /// up for them.
     Tries {
         working: usize,
-        most: usize,
+        under_way: usize,
     },
 }
 

@@ -23,9 +23,9 @@ pub(crate) struct Setting {
     pub(crate) stuck: Option<Duration>,
     /// Claims may take at least and at most this long.
     pub(crate) patience: (Duration, Duration),
-    /// How likely a caller gives up while waiting or right after.
     /// How likely a caller avoids some backend.
     pub(crate) choosy: f64,
+    /// How likely a caller gives up while waiting or right after.
     pub(crate) gives_up: f64,
     /// How likely a claim does not come back open.
     pub(crate) spoils: f64,
@@ -157,7 +157,7 @@ impl Setting {
             hold: Duration::from_millis(40),
             stuck,
             // Less than an attempt may take: the hanging one must not be waited for.
-            patience: if is_slow { (secs(4), secs(8)) } else { (Duration::from_millis(1_500), secs(4)) },
+            patience: if is_slow { (secs(6), secs(9)) } else { (Duration::from_millis(1_500), secs(4)) },
             caller_every: Duration::from_millis(100),
             ..wild.calm()
         }
