@@ -1,10 +1,11 @@
 //! What the command line asks for.
 
-pub const USAGE: &str = "usage: carom-bench [--quick] [--only NAME]";
+pub const USAGE: &str = "usage: carom-bench [--quick] [--part PART] [--only POOL]";
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Args {
     pub quick: bool,
+    pub part: Option<String>,
     pub only: Option<String>,
     /// Set by the run itself, for the process that counts allocations.
     pub memory: bool,
@@ -16,6 +17,7 @@ impl Args {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--quick" => args.quick = true,
+                "--part" => args.part = Some(words.next().ok_or("--part needs the name of a part")?),
                 "--only" => args.only = Some(words.next().ok_or("--only needs the name of a pool")?),
                 "--memory" => args.memory = true,
                 _ => return Err(format!("unknown argument {word:?}")),
@@ -35,9 +37,10 @@ mod tests {
 
     #[test]
     fn options_are_told_apart() {
-        let args = parse("--quick --only bb8").unwrap();
+        let args = parse("--quick --only bb8 --part claims").unwrap();
         assert!(args.quick);
         assert_eq!(args.only.as_deref(), Some("bb8"));
+        assert_eq!(args.part.as_deref(), Some("claims"));
         assert_eq!(parse("").unwrap(), Args::default());
     }
 
@@ -45,5 +48,6 @@ mod tests {
     fn what_is_not_understood_is_named() {
         assert!(parse("--fast").unwrap_err().contains("--fast"));
         assert!(parse("--only").unwrap_err().contains("--only"));
+        assert!(parse("--part").unwrap_err().contains("--part"));
     }
 }

@@ -1,21 +1,54 @@
-//! Measures claims side by side with other pools, and what planning and idle connections cost.
+//! Measures carom side by side with other pools: what a claim costs, what overload and faults do, and what planning and
+//! idle connections cost.
 
 mod args;
 mod bars;
+mod hazards;
 mod measure;
 mod memory;
+mod options;
+mod overload;
 mod peers;
 mod planning;
 mod report;
+mod rounds;
 mod waits;
 
 use args::{Args, USAGE};
-use measure::{Contended, Cut, Effort};
+use measure::Effort;
+use overload::Load;
 use peers::{ENTRIES, Entry};
-use report::{Row, Series};
+use report::Row;
 use std::env;
 use std::io;
 use std::process::ExitCode;
+
+/// What one run prints and keeps, by the name that `--part` takes.
+struct Part {
+    name: &'static str,
+    run: fn(&Extent) -> io::Result<()>,
+}
+
+/// How much time a run spends on what it repeats.
+struct Extent {
+    effort: Effort,
+    load: Load,
+}
+
+impl Extent {
+    const FULL: Self = Self { effort: Effort::FULL, load: Load::FULL };
+    const QUICK: Self = Self { effort: Effort::QUICK, load: Load::QUICK };
+}
+
+/// In the order of the run.
+const PARTS: &[Part] = &[
+    Part { name: "claims", run: |extent| claims(&extent.effort) },
+    Part { name: "options", run: |extent| options::report(&extent.effort.fewer_rounds()) },
+    Part { name: "overload", run: |extent| overload::report(&extent.load) },
+    Part { name: "hazards", run: |_| hazards::report() },
+    Part { name: "planning", run: |_| planning::report() },
+    Part { name: "memory", run: |_| memory::report() },
+];
 
 fn main() -> ExitCode {
     let args = match Args::parse(env::args().skip(1)) {
@@ -26,14 +59,19 @@ fn main() -> ExitCode {
         memory::count_and_print();
         return ExitCode::SUCCESS;
     }
-    let chosen: Vec<&Entry> =
-        ENTRIES.iter().filter(|entry| args.only.as_deref().is_none_or(|only| only == entry.name)).collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = ENTRIES.iter().map(|entry| entry.name).collect();
-        return refuse(&format!("--only takes one of {}", names.join(", ")));
-    }
-    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
-    match run(&effort, &chosen, args.only.is_none()) {
+    let picked = pick(&args.only, "--only", ENTRIES, |entry| entry.name)
+        .and_then(|entries| Ok((entries, pick(&args.part, "--part", PARTS, |part| part.name)?)));
+    let (entries, parts) = match picked {
+        Ok(picked) => picked,
+        Err(message) => return refuse(&message),
+    };
+    let extent = if args.quick { Extent::QUICK } else { Extent::FULL };
+    let outcome = if args.only.is_some() {
+        claims_of(&extent.effort, &entries).map(drop)
+    } else {
+        parts.iter().try_for_each(|part| (part.run)(&extent))
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("carom-bench: cannot keep the figures: {error}");
@@ -47,45 +85,34 @@ fn refuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The bars, planning and memory are left out when only one pool was asked for.
-fn run(effort: &Effort, chosen: &[&Entry], whole: bool) -> io::Result<()> {
-    let rows = measure_in_rounds(effort, chosen);
-    report::print_table(&rows);
-    report::write_claims(&rows)?;
-    if !whole {
-        return Ok(());
+/// The one that was asked for, or all.
+fn pick<T>(
+    wanted: &Option<String>,
+    option: &str,
+    all: &'static [T],
+    name: fn(&T) -> &str,
+) -> Result<Vec<&'static T>, String> {
+    let picked: Vec<&T> = all.iter().filter(|one| wanted.as_deref().is_none_or(|wanted| wanted == name(one))).collect();
+    if picked.is_empty() {
+        let names: Vec<_> = all.iter().map(name).collect();
+        return Err(format!("{option} takes one of {}", names.join(", ")));
     }
+    Ok(picked)
+}
+
+fn claims(effort: &Effort) -> io::Result<()> {
+    let entries: Vec<&Entry> = ENTRIES.iter().collect();
+    let rows = claims_of(effort, &entries)?;
     println!();
     for bar in bars::of_claims(&rows) {
         println!("{bar}");
     }
-    planning::report()?;
-    memory::report()?;
     Ok(())
 }
 
-/// Every pool has its turn in every round, so that a disturbance from outside does not hit one of them alone.
-fn measure_in_rounds(effort: &Effort, chosen: &[&Entry]) -> Vec<Row> {
-    let mut alone: Vec<Series<f64>> = chosen.iter().map(|_| Ok(Vec::new())).collect();
-    let mut spread: Vec<Series<f64>> = chosen.iter().map(|_| Ok(Vec::new())).collect();
-    let mut contended: Vec<Series<Contended>> = chosen.iter().map(|_| Ok(Vec::new())).collect();
-    for round in 1..=effort.rounds {
-        eprintln!("round {round} of {}", effort.rounds);
-        for (at, entry) in chosen.iter().enumerate() {
-            extend(&mut alone[at], || (entry.alone)(effort));
-            extend(&mut spread[at], || (entry.spread)(effort));
-            extend(&mut contended[at], || (entry.contended)(effort));
-        }
-    }
-    chosen.iter().enumerate().map(|(at, entry)| Row::new(entry.name, &alone[at], &spread[at], &contended[at])).collect()
-}
-
-/// A measurement that was cut once is not tried again.
-fn extend<T>(series: &mut Series<T>, measurement: impl FnOnce() -> Result<T, Cut>) {
-    if let Ok(rounds) = series {
-        match measurement() {
-            Ok(figures) => rounds.push(figures),
-            Err(cut) => *series = Err(cut),
-        }
-    }
+fn claims_of(effort: &Effort, entries: &[&Entry]) -> io::Result<Vec<Row>> {
+    let rows: Vec<Row> = rounds::measure(effort, entries).iter().map(Row::new).collect();
+    report::print_table(&rows);
+    report::write_claims(&rows)?;
+    Ok(rows)
 }

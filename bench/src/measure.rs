@@ -45,6 +45,11 @@ impl Effort {
         Self { rounds: 15, batches: 13, batch: Duration::from_millis(20), period: Duration::from_millis(500) };
     pub const QUICK: Self =
         Self { rounds: 1, batches: 10, batch: Duration::from_millis(5), period: Duration::from_millis(200) };
+
+    /// For a comparison that does not need the figures as exact.
+    pub fn fewer_rounds(&self) -> Self {
+        Self { rounds: self.rounds.div_ceil(2), ..*self }
+    }
 }
 
 /// Why a measurement has no figure.
@@ -123,7 +128,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The caller waits outside the runtime, so that even blocked workers cannot hold up the run.
-fn on_own_runtime<T: Send + 'static>(
+pub fn on_own_runtime<T: Send + 'static>(
     limit: Duration,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Cut> {
@@ -141,7 +146,7 @@ fn on_own_runtime<T: Send + 'static>(
     outcome
 }
 
-async fn open_warm<S: Subject>(connections: usize) -> S {
+pub async fn open_warm<S: Subject>(connections: usize) -> S {
     let pool = S::open(connections).await;
     let mut guards = Vec::with_capacity(connections);
     for _ in 0..connections {

@@ -1,6 +1,7 @@
 //! The table of claims, and the files that keep the figures.
 
-use crate::measure::{Contended, Cut, median};
+use crate::measure::{Cut, median};
+use crate::rounds::{Rounds, Series};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -17,11 +18,9 @@ pub struct Row {
     pub wait_max_us: Result<f64, Cut>,
 }
 
-/// What one measurement gave in each round, or why it was given up.
-pub type Series<T> = Result<Vec<T>, Cut>;
-
 impl Row {
-    pub fn new(pool: &'static str, alone: &Series<f64>, spread: &Series<f64>, contended: &Series<Contended>) -> Self {
+    pub fn new(rounds: &Rounds) -> Self {
+        let Rounds { pool, alone, spread, contended } = rounds;
         Self {
             pool,
             alone_ns: middle(alone, |ns| *ns),
@@ -33,7 +32,7 @@ impl Row {
         }
     }
 
-    fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "pool": self.pool,
             "alone_ns": self.alone_ns.ok(),
@@ -71,9 +70,13 @@ pub fn write_claims(rows: &[Row]) -> io::Result<()> {
 
 /// Writes the rows to the named file in `target/bench` of the workspace.
 pub fn write(file: &str, rows: Vec<Value>) -> io::Result<()> {
+    write_text(file, &format!("{:#}\n", Value::Array(rows)))
+}
+
+pub fn write_text(file: &str, text: &str) -> io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     fs::create_dir_all(&folder)?;
-    fs::write(folder.join(file), format!("{:#}\n", Value::Array(rows)))
+    fs::write(folder.join(file), text)
 }
 
 fn middle<T>(series: &Series<T>, figure: fn(&T) -> f64) -> Result<f64, Cut> {
@@ -81,7 +84,7 @@ fn middle<T>(series: &Series<T>, figure: fn(&T) -> f64) -> Result<f64, Cut> {
     Ok(median(rounds.iter().map(figure).collect()))
 }
 
-fn cell(figure: Result<f64, Cut>, decimals: usize) -> String {
+pub fn cell(figure: Result<f64, Cut>, decimals: usize) -> String {
     match figure {
         Ok(value) => format!("{value:.decimals$}"),
         Err(cut) => cut.to_string(),

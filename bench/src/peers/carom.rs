@@ -1,12 +1,25 @@
-//! carom as it comes, on one fixed backend.
+//! carom as it comes, on one fixed backend; and with one optional part each.
 
 use crate::measure::Subject;
-use carom::{Backend, Claim, Connect, Pool};
+use carom::pool::Builder;
+use carom::{Backend, Claim, Connect, Ejection, Pool};
 use std::io;
+use std::marker::PhantomData;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// An option that may be turned on.
+pub trait Part: Clone + Send + Sync + 'static {
+    const NAME: &'static str;
+
+    fn add(builder: Builder<AtOnce>) -> Builder<AtOnce>;
+}
 
 #[derive(Clone)]
-pub struct Carom(Pool<AtOnce>);
+pub struct Carom<P: Part = Plain> {
+    pool: Pool<AtOnce>,
+    part: PhantomData<P>,
+}
 
 pub struct AtOnce;
 
@@ -19,22 +32,65 @@ impl Connect for AtOnce {
     }
 }
 
-impl Subject for Carom {
-    const NAME: &'static str = "carom";
+impl<P: Part> Subject for Carom<P> {
+    const NAME: &'static str = P::NAME;
 
     type Guard<'a> = Claim<AtOnce>;
 
     async fn open(connections: usize) -> Self {
-        let pool = Pool::builder(AtOnce)
+        let builder = Pool::builder(AtOnce)
             .backends([SocketAddr::from((Ipv4Addr::LOCALHOST, 1))])
             .spares(connections)
-            .maximum(connections)
-            .build()
-            .expect("the options are valid");
-        Self(pool)
+            .maximum(connections);
+        Self { pool: P::add(builder).build().expect("the options are valid"), part: PhantomData }
     }
 
     async fn claim(&self) -> Claim<AtOnce> {
-        self.0.claim().await.expect("the claim succeeds")
+        self.pool.claim().await.expect("the claim succeeds")
+    }
+}
+
+#[derive(Clone)]
+pub struct Plain;
+
+impl Part for Plain {
+    const NAME: &'static str = "carom";
+
+    fn add(builder: Builder<AtOnce>) -> Builder<AtOnce> {
+        builder
+    }
+}
+
+#[derive(Clone)]
+pub struct WithEjection;
+
+impl Part for WithEjection {
+    const NAME: &'static str = "carom + ejection";
+
+    fn add(builder: Builder<AtOnce>) -> Builder<AtOnce> {
+        builder.ejection(Ejection::default())
+    }
+}
+
+#[derive(Clone)]
+pub struct WithLeakAfter;
+
+impl Part for WithLeakAfter {
+    const NAME: &'static str = "carom + leak_after";
+
+    fn add(builder: Builder<AtOnce>) -> Builder<AtOnce> {
+        builder.leak_after(Duration::from_secs(60))
+    }
+}
+
+/// Long enough that nothing is shed: what is measured is the looking.
+#[derive(Clone)]
+pub struct WithTargetDelay;
+
+impl Part for WithTargetDelay {
+    const NAME: &'static str = "carom + target_delay";
+
+    fn add(builder: Builder<AtOnce>) -> Builder<AtOnce> {
+        builder.target_delay(Duration::from_secs(5))
     }
 }

@@ -1,11 +1,11 @@
 //! The pools that run side by side, each behind the same trait.
 
-mod bb8;
-mod carom;
-mod deadpool;
+pub mod bb8;
+pub mod carom;
+pub mod deadpool;
 mod floor;
-mod mobc;
-mod qorb;
+pub mod mobc;
+pub mod qorb;
 mod queue;
 
 use crate::measure::{self, Contended, Cut, Effort, Subject};
@@ -38,6 +38,14 @@ pub const ENTRIES: &[Entry] = &[
     Entry::of::<mobc::Mobc>(),
     Entry::of::<floor::Floor>(),
     Entry::of::<queue::Queue>(),
+];
+
+/// carom's optional parts, after carom without them.
+pub const OPTIONS: &[Entry] = &[
+    Entry::of::<carom::Carom>(),
+    Entry::of::<carom::Carom<carom::WithEjection>>(),
+    Entry::of::<carom::Carom<carom::WithLeakAfter>>(),
+    Entry::of::<carom::Carom<carom::WithTargetDelay>>(),
 ];
 
 /// The full pools among the entries; the floor and the queue lack too much to compete.

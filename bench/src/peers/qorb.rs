@@ -9,6 +9,7 @@ use qorb::pool::Pool;
 use qorb::resolvers::fixed::FixedResolver;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Clone)]
 pub struct Qorb(Arc<Pool<u64>>);
@@ -30,19 +31,23 @@ impl Subject for Qorb {
     type Guard<'a> = Handle<u64>;
 
     async fn open(connections: usize) -> Self {
-        let backend = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let policy = Policy {
-            spares_wanted: connections,
-            max_slots: connections,
-            set_config: SetConfig { max_count: connections, ..SetConfig::default() },
-            ..Policy::default()
-        };
-        let pool = Pool::new(Self::NAME.to_string(), Box::new(FixedResolver::new([backend])), Arc::new(AtOnce), policy)
-            .expect("a pool without probes is always built");
-        Self(Arc::new(pool))
+        Self(Arc::new(pool(connections, Policy::default().claim_timeout)))
     }
 
     async fn claim(&self) -> Handle<u64> {
         self.0.claim().await.expect("the claim succeeds")
     }
+}
+
+pub fn pool(connections: usize, claim_timeout: Duration) -> Pool<u64> {
+    let backend = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+    let policy = Policy {
+        spares_wanted: connections,
+        max_slots: connections,
+        claim_timeout,
+        set_config: SetConfig { max_count: connections, ..SetConfig::default() },
+        ..Policy::default()
+    };
+    Pool::new(Qorb::NAME.to_string(), Box::new(FixedResolver::new([backend])), Arc::new(AtOnce), policy)
+        .expect("a pool without probes is always built")
 }

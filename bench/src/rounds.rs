@@ -1,0 +1,41 @@
+//! Every pool has its turn in every round, so that a disturbance from outside does not hit one of them alone.
+
+use crate::measure::{Contended, Cut, Effort};
+use crate::peers::Entry;
+
+/// What one measurement gave in each round, or why it was given up.
+pub type Series<T> = Result<Vec<T>, Cut>;
+
+/// One pool's figures, round by round.
+pub struct Rounds {
+    pub pool: &'static str,
+    pub alone: Series<f64>,
+    pub spread: Series<f64>,
+    pub contended: Series<Contended>,
+}
+
+/// In the order of the entries.
+pub fn measure(effort: &Effort, entries: &[&Entry]) -> Vec<Rounds> {
+    let nothing_yet =
+        |entry: &&Entry| Rounds { pool: entry.name, alone: Ok(vec![]), spread: Ok(vec![]), contended: Ok(vec![]) };
+    let mut all: Vec<Rounds> = entries.iter().map(nothing_yet).collect();
+    for round in 1..=effort.rounds {
+        eprintln!("round {round} of {}", effort.rounds);
+        for (rounds, entry) in all.iter_mut().zip(entries) {
+            extend(&mut rounds.alone, || (entry.alone)(effort));
+            extend(&mut rounds.spread, || (entry.spread)(effort));
+            extend(&mut rounds.contended, || (entry.contended)(effort));
+        }
+    }
+    all
+}
+
+/// A measurement that was cut once is not tried again.
+fn extend<T>(series: &mut Series<T>, measurement: impl FnOnce() -> Result<T, Cut>) {
+    if let Ok(rounds) = series {
+        match measurement() {
+            Ok(figures) => rounds.push(figures),
+            Err(cut) => *series = Err(cut),
+        }
+    }
+}
