@@ -12,7 +12,7 @@ FEATURES = carom/bb8,carom/deadpool,carom/tls
 test:
 	$(CARGO) test --locked --all-targets --features $(FEATURES)
 	$(CARGO) test --locked --doc --features $(FEATURES)
-	$(CARGO) test --locked -p carom --features shuttle --lib interleavings
+	RUSTFLAGS="--cfg carom_shuttle" $(CARGO) test --locked -p carom --lib --target-dir target/shuttle interleavings
 
 bench:
 	$(CARGO) run --locked --release -p carom-bench
@@ -21,7 +21,6 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features $(FEATURES) -- -D warnings
-	$(CARGO) clippy --locked -p carom --features shuttle --all-targets -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --features $(FEATURES)

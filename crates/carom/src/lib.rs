@@ -59,11 +59,11 @@ pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(all(test, carom_shuttle))]
 mod interleavings;
-#[cfg(not(feature = "shuttle"))]
+#[cfg(not(carom_shuttle))]
 mod sync;
-#[cfg(feature = "shuttle")]
+#[cfg(carom_shuttle)]
 #[path = "sync_shuttle.rs"]
 mod sync;
 

@@ -88,6 +88,46 @@ async fn a_hanging_goodbye_ends_at_the_check_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_still_closing_is_not_drained() {
+    let script = Scripted::new();
+    script.set(address(1), OnClose::Never);
+    let pool = Pool::builder(script).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    drop(pool.claim().await.unwrap());
+    let drained = pool.drain(Instant::now() + ms(200)).await;
+    assert!(!drained.is_complete());
+    assert_eq!(drained.to_string(), "1 still closing");
+}
+
+/// Panics when it is dropped.
+struct Explosive(bool);
+
+impl Drop for Explosive {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.0) {
+            panic!("as a connection should not");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_panic_when_dropped_do_not_take_the_pool_with_them() {
+    let connector = carom::connect_fn(|_| async { Ok::<_, std::io::Error>(Explosive(true)) });
+    let pool =
+        Pool::builder(connector).backends([address(1)]).spares(2).maximum(2).max_lifetime(ms(300)).build().unwrap();
+    for _ in 0..5 {
+        pool.claim().await.unwrap().fail("it explodes");
+        pool.claim().await.unwrap().discard();
+        drop(pool.claim().await.unwrap());
+        tokio::time::sleep(ms(700)).await;
+        assert_eq!(pool.state(), State::Running);
+    }
+    let mut claim = pool.claim().await.unwrap();
+    claim.0 = false;
+    drop(claim);
+    assert!(pool.drain(Instant::now() + Duration::from_secs(5)).await.is_complete());
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_the_last_handle_closes() {
     let script = Scripted::new();
     let pool = Pool::builder(script.clone()).backends([address(1)]).build().unwrap();

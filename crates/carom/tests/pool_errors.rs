@@ -113,6 +113,60 @@ async fn a_resolver_that_fails_first_fails_the_pool_with_its_error() {
     assert!(error.to_string().ends_with("last resolver error: the resolver ended without an answer"), "{error}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_fixed_list_is_known_from_the_beginning() {
+    let pool = Pool::builder(Scripted::new()).backends([address(1)]).build().unwrap();
+    let options = carom::ClaimOptions::default().error_on_empty(true);
+    assert!(pool.claim_with(options).await.is_ok());
+}
+
+/// Publishes what a test tells it.
+struct Told(tokio::sync::watch::Receiver<Vec<carom::Backend>>);
+
+impl Resolve for Told {
+    async fn run(mut self, publisher: Publisher) {
+        loop {
+            publisher.publish(self.0.borrow_and_update().clone());
+            if self.0.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cause_is_that_of_a_backend_that_is_still_known() {
+    let script = Scripted::new();
+    script.set(address(1), OnConnect::Fail("first is down"));
+    script.set(address(2), OnConnect::Fail("second is down"));
+    let both: Vec<carom::Backend> = [1, 2].map(address).map(carom::Backend::fixed).to_vec();
+    for gone in [0, 1] {
+        let (tell, told) = tokio::sync::watch::channel(both.clone());
+        let pool = Pool::builder(script.clone()).resolver(Told(told)).build().unwrap();
+        assert!(matches!(pool.claim().await, Err(ClaimError::Failed { .. })));
+        let mut left = both.clone();
+        left.remove(gone);
+        tell.send_replace(left);
+        tokio::time::sleep(ms(10)).await;
+        let error = pool.claim().await.unwrap_err();
+        let expected = ["second is down", "first is down"][gone];
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some(expected), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_may_own_a_claim_of_the_same_pool() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("keeps its connection")]
+    struct Keeps(#[allow(dead_code)] carom::Claim<Scripted>);
+    let pool = Pool::builder(Scripted::new()).backends([address(1)]).spares(3).maximum(3).build().unwrap();
+    for _ in 0..3 {
+        let (one, other) = (pool.claim().await.unwrap(), pool.claim().await.unwrap());
+        one.fail(Keeps(other)); // drops the error before it, and with it a claim
+    }
+    assert!(pool.claim().await.is_ok());
+}
+
 #[tokio::test]
 async fn nonsense_is_refused_by_name() {
     let builder = || Pool::builder(Scripted::new()).backends([address(1)]);

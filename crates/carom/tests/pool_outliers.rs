@@ -95,7 +95,9 @@ async fn at_most_half_are_ejected_however_many_fail() {
         .unwrap();
     let mut most = 0;
     for _ in 0..200 {
-        pool.claim().await.unwrap().fail("everything is bad");
+        let claim = pool.claim().await.unwrap();
+        sleep(ms(150)).await;
+        claim.fail("everything is bad");
         let snapshot = pool.snapshot().pool;
         let out = snapshot.backends.iter().filter(|backend| backend.state == BackendState::Ejected).count();
         most = most.max(out);

@@ -62,6 +62,9 @@ impl Ejection {
         if self.time.is_zero() {
             return Err("time must be above zero");
         }
+        if self.time > Duration::from_secs(86_400) {
+            return Err("time must be at most a day");
+        }
         if !(0.0..=1.0).contains(&self.max_ejected) {
             return Err("max_ejected must be between 0 and 1");
         }
@@ -75,7 +78,7 @@ impl Ejection {
 
     /// How long the `times`-th ejection lasts.
     pub(crate) fn lasts(&self, times: u32) -> Duration {
-        self.time.saturating_mul(times)
+        self.time.saturating_mul(times).min(Duration::from_secs(86_400))
     }
 
     /// Whether one more may be out.

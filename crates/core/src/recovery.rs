@@ -20,7 +20,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// Where doubling stops when no cap is given, and the longest time any option may name.
+/// Where doubling stops when no cap is given, and the longest time a policy may name.
 pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// How one kind of operation is tried again.
@@ -77,7 +77,8 @@ impl Policy {
         self
     }
 
-    /// Where the doubling of `delay` stops, and how far apart a dead backend is tried; `None` stops at a day. Default 10 s.
+    /// Where the doubling of `delay` stops, and how far apart a dead backend is tried. `None` stops the doubling at a day, and
+    /// tries a dead backend as far apart as its attempts have doubled the delay. Default 10 s.
     #[must_use]
     pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {
         self.max_delay = max_delay.into();
@@ -109,6 +110,15 @@ impl Policy {
         if self.delay > DAY {
             return refuse("delay", "must be at most a day");
         }
+        if self.max_timeout.is_some_and(|cap| cap > DAY) {
+            return refuse("max_timeout", "must be at most a day");
+        }
+        if self.max_delay.is_some_and(|cap| cap > DAY) {
+            return refuse("max_delay", "must be at most a day");
+        }
+        if self.max_delay.is_some_and(|cap| cap.is_zero()) {
+            return refuse("max_delay", "must be above zero: what is dead would be tried without end");
+        }
         if self.max_timeout.is_some_and(|cap| cap < self.timeout) {
             return refuse("max_timeout", "must not be below timeout");
         }
@@ -133,8 +143,12 @@ impl Policy {
 
     /// The delay between attempts on something already given up, left to chance by `spread`.
     pub fn watch_delay(&self, random: &mut Random) -> Duration {
-        let delay = self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay));
-        random.around(delay, self.spread)
+        random.around(self.longest_delay(), self.spread)
+    }
+
+    /// The longest delay between attempts.
+    pub(crate) fn longest_delay(&self) -> Duration {
+        self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay))
     }
 
     fn doubled_out(&self, base: Duration) -> Duration {
@@ -362,6 +376,11 @@ mod tests {
         assert_eq!(said(Policy::default().max_timeout(ms(1))), "initial policy: max_timeout must not be below timeout");
         assert_eq!(said(Policy::default().max_delay(ms(1))), "initial policy: max_delay must not be below delay");
         assert_eq!(said(Policy::default().spread(f64::NAN)), "initial policy: spread must be between 0 and 1");
+        assert_eq!(said(Policy::default().max_delay(Duration::MAX)), "initial policy: max_delay must be at most a day");
+        assert_eq!(
+            said(Policy::default().max_timeout(Duration::MAX)),
+            "initial policy: max_timeout must be at most a day"
+        );
         assert_eq!(said(Policy::default().delay(DAY * 2)), "initial policy: delay must be at most a day");
     }
 

@@ -238,3 +238,56 @@ fn a_waiter_who_was_served_leaves_no_deadline_behind() {
     stage.pass(Duration::from_secs(60));
     assert!(stage.machine.next_timeout().is_some_and(|next| next > stage.now), "it is in the future");
 }
+
+/// The load went up and down, the plan took away the slot that was backing off and later added a fresh one, which dialled at
+/// once: a server that accepts and closes was hammered, and never declared dead.
+#[test]
+fn a_new_slot_goes_on_where_the_last_one_failed() {
+    let policy = policy(3).delay(ms(100)).max_delay(ms(1_000));
+    let mut stage = Stage::new(Options { recovery: policy.into(), ..options(0, 4) });
+    stage.backends(&[1]);
+    let mut dials = 0;
+    while stage.elapsed() < ms(10_000) {
+        // Whoever claims finds its connection closed at once; nobody else waits meanwhile.
+        let claimed = stage.machine.claim(stage.now, Request::within(ms(50)));
+        stage.go();
+        if let Claimed::Waiting(waiter) = claimed {
+            if stage.dialling(1) > 0 {
+                dials += 1;
+                stage.accept(1);
+            }
+            if let Some(slot) = stage.granted(waiter) {
+                stage.machine.release(stage.now, slot, Outcome::Ended);
+            }
+            stage.pass(ms(60));
+            stage.machine.forget_waiter(waiter);
+        } else {
+            stage.pass(ms(60));
+        }
+        stage.deliveries.clear();
+    }
+    assert!(dials < 25, "{dials} connections in ten seconds");
+}
+
+/// All of many backends were dead, and only as many as the maximum were ever tried again.
+#[test]
+fn where_not_all_dead_backends_can_be_watched_they_take_turns() {
+    let policy = policy(1).delay(ms(10)).max_delay(ms(1_000));
+    let mut stage = Stage::new(Options { recovery: policy.into(), decoherence: ms(3_600_000), ..options(2, 2) });
+    let all: Vec<u16> = (1..=10).collect();
+    stage.backends(&all);
+    let mut tried = std::collections::BTreeSet::new();
+    let mut refuse_all = |stage: &mut Stage| {
+        while let Some(&(_, number)) = stage.dials.first() {
+            tried.insert((stage.machine.state() == State::Failed, number));
+            stage.refuse(number);
+        }
+    };
+    for _ in 0..1_200 {
+        refuse_all(&mut stage);
+        stage.pass(ms(10));
+    }
+    assert_eq!(stage.machine.state(), State::Failed);
+    let watched = tried.iter().filter(|(failed, _)| *failed).count();
+    assert_eq!(watched, 10, "within a few times max_delay every one has had a turn");
+}

@@ -28,6 +28,8 @@ type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub struct Builder<C> {
     connector: C,
     resolver: Option<Box<dyn FnOnce(Publisher) -> Running + Send>>,
+    /// Known before the resolver says so.
+    fixed: Vec<Backend>,
     name: Option<Arc<str>>,
     default_name: Arc<str>,
     claim_timeout: Duration,
@@ -40,6 +42,7 @@ impl<C: Connect> Builder<C> {
         Builder {
             connector,
             resolver: None,
+            fixed: Vec::new(),
             name: None,
             default_name: "pool".into(),
             claim_timeout: Duration::from_secs(30),
@@ -56,12 +59,16 @@ impl<C: Connect> Builder<C> {
             [one] => one.name().into(),
             [first, others @ ..] => format!("{} and {} more", first.name(), others.len()).into(),
         };
-        self.resolver(fixed)
+        let known = fixed.backends().to_vec();
+        let mut builder = self.resolver(fixed);
+        builder.fixed = known;
+        builder
     }
 
     /// Whoever this resolver says serves. It runs on the pool's runtime and ends with the pool.
     pub fn resolver(mut self, resolver: impl Resolve) -> Builder<C> {
         self.resolver = Some(Box::new(move |publisher| Box::pin(resolver.run(publisher))));
+        self.fixed = Vec::new();
         self
     }
 
@@ -198,7 +205,10 @@ impl<C: Connect> Builder<C> {
             return Err(OptionsError::new("claim_timeout", "must be above zero").into());
         }
         let options = Options { resets: C::RESETS, ..self.options };
-        let machine = Machine::new(options, seed(), clock::now())?;
+        let mut machine = Machine::new(options, seed(), clock::now())?;
+        if !self.fixed.is_empty() {
+            machine.handle_backends(clock::now(), &self.fixed);
+        }
         let resolve = self.resolver.ok_or(BuildError::NoResolver)?;
         let runtime = match self.runtime {
             Some(runtime) => runtime,

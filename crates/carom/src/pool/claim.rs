@@ -1,6 +1,6 @@
 //! The guard that a caller holds: a connection, until it is dropped.
 
-use super::error::Cause;
+use super::quiet::drop_quietly;
 use super::shared::{Held, Shared};
 use crate::clock;
 use crate::connect::Connect;
@@ -56,8 +56,9 @@ impl<C: Connect> Claim<C> {
     /// slow to [`Pick::LeastLoaded`](crate::Pick::LeastLoaded). The reason becomes the cause that failing claims report.
     pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
         if let Some(held) = self.held.take() {
-            let cause = Cause::Connect { backend: Arc::clone(&held.backend), error: reason.into().into() };
-            self.shared.step(|table| table.set_cause(cause));
+            let (backend, error) = (Arc::clone(&held.backend), reason.into().into());
+            let outdated = self.shared.step(|table| table.causes.failed(backend, error));
+            drop_quietly(&self.shared.name, outdated);
             self.give_up(held, Outcome::Failed);
         }
     }
@@ -97,7 +98,7 @@ impl<C: Connect> Claim<C> {
     fn give_back(&self, held: Box<Held<C>>, outcome: Outcome) {
         let now = clock::now();
         let orphan = self.shared.step(|table| table.give_back(now, held, outcome));
-        drop(orphan);
+        drop_quietly(&self.shared.name, orphan);
     }
 
     /// Drops the connection first and frees its slot then, so that there is never one too many.
@@ -105,12 +106,9 @@ impl<C: Connect> Claim<C> {
     fn give_up(&self, held: Box<Held<C>>, outcome: Outcome) {
         let slot = held.slot;
         // Whatever its own drop does, the slot must not be lost.
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(held)));
+        drop_quietly(&self.shared.name, held);
         let now = clock::now();
         self.shared.step(|table| table.give_up(now, slot, outcome));
-        if dropped.is_err() {
-            tracing::warn!(pool = &*self.shared.name, "a connection panicked when it was dropped");
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
 //! machine hears that it has ended when it really has.
 
-use super::error::{Cause, ConnectError, ResolverEnded};
+use super::error::{ConnectError, ResolverEnded};
+use super::quiet::{drop_quietly, text_of};
 use super::shared::{Held, Outstanding, Shared};
 use crate::clock;
 use crate::connect::Connect;
@@ -129,7 +130,8 @@ impl<C: Connect> Driver<C> {
         let pool = &*self.shared.name;
         match state {
             State::Failed => {
-                let cause = self.shared.driver_step(|table| table.cause().map(Cause::to_string)).unwrap_or_default();
+                let cause = self.shared.driver_step(|table| table.causes.latest());
+                let cause = cause.map(|cause| text_of(&cause)).unwrap_or_default();
                 tracing::warn!(pool, ?before, cause, "pool has failed");
             }
             State::Stopping => self.resolving.abort(),
@@ -188,7 +190,7 @@ impl<C: Connect> Driver<C> {
                 });
             }
             held => {
-                drop(held);
+                drop_quietly(&self.shared.name, held);
                 self.ended(slot);
             }
         }
@@ -260,7 +262,7 @@ impl<C: Connect> Driver<C> {
         self.by_slot.remove(&slot.index());
         if let Some(slot) = cut {
             // Whatever it brought is not wanted any more, and must be gone before the slot is free.
-            drop(done);
+            drop_quietly(&self.shared.name, done);
             return self.ended(slot);
         }
         match (work, done) {
@@ -273,7 +275,7 @@ impl<C: Connect> Driver<C> {
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
             (Work::Check(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
             (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
-                drop(held);
+                drop_quietly(&self.shared.name, held);
                 self.check_failed(slot, &backend, Arc::new(error));
             }
             (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
@@ -286,12 +288,12 @@ impl<C: Connect> Driver<C> {
         let now = clock::now();
         let held = Box::new(Held { connection, backend, slot });
         let unwanted = self.shared.driver_step(|table| {
-            table.clear_cause(&held.backend);
+            let outdated = table.causes.worked(&held.backend);
             let unwanted = table.put(slot, held);
             table.machine.handle_connected(now, slot);
-            unwanted
+            (unwanted, outdated)
         });
-        drop(unwanted);
+        drop_quietly(&self.shared.name, unwanted);
     }
 
     fn connect_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
@@ -307,7 +309,7 @@ impl<C: Connect> Driver<C> {
             table.machine.handle_checked(now, slot, true);
             unwanted
         });
-        drop(unwanted);
+        drop_quietly(&self.shared.name, unwanted);
     }
 
     fn check_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
@@ -330,9 +332,11 @@ impl<C: Connect> Driver<C> {
 
     /// Keeps the last real error, for whoever fails because of it.
     fn note(&self, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
-        tracing::debug!(pool = &*self.shared.name, %backend, %error, "backend failed");
-        let cause = Cause::Connect { backend: Arc::clone(backend), error };
-        self.shared.driver_step(|table| table.set_cause(cause));
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(pool = &*self.shared.name, %backend, error = text_of(&error), "backend failed");
+        }
+        let outdated = self.shared.driver_step(|table| table.causes.failed(Arc::clone(backend), error));
+        drop_quietly(&self.shared.name, outdated);
     }
 
     fn resolved(&mut self, published: bool) {
@@ -343,18 +347,17 @@ impl<C: Connect> Driver<C> {
             (ResolverState::Starting, None) if !published => Some(Arc::new(ResolverEnded) as _),
             (_, error) => error,
         };
-        self.shared.driver_step(|table| {
-            match &error {
-                Some(error) => table.set_cause(Cause::Resolve { error: Arc::clone(error) }),
-                None => table.clear_resolver_cause(),
-            }
+        let outdated = self.shared.driver_step(|table| {
+            let outdated = table.causes.resolved(&resolution.backends, error);
             match resolution.state {
                 ResolverState::Running => table.machine.handle_backends(now, &resolution.backends),
                 ResolverState::Failed => table.machine.handle_resolver_failed(),
                 ResolverState::Starting if !published => table.machine.handle_resolver_failed(),
                 ResolverState::Starting => {}
             }
+            outdated
         });
+        drop_quietly(&self.shared.name, outdated);
     }
 }
 

@@ -26,14 +26,16 @@
 //! ```
 
 mod builder;
+mod causes;
 mod claim;
 mod claiming;
 mod driver;
 mod error;
+mod quiet;
 pub(crate) mod shared;
 
 pub use builder::Builder;
-pub use carom_core::pool::{BackendSnapshot, BackendState, State};
+pub use carom_core::pool::{BackendSnapshot, BackendState, OptionsError, Snapshot as Figures, State};
 pub use carom_core::slot::{Counts, Phase};
 pub use claim::Claim;
 pub use claiming::Claiming;
@@ -43,7 +45,6 @@ pub use shared::Outstanding;
 use crate::clock;
 use crate::connect::Connect;
 use carom_core::backend::Backend;
-use carom_core::pool::OptionsError;
 use shared::{Asking, Shared};
 use std::fmt;
 use std::panic::Location;
@@ -171,7 +172,7 @@ impl<C: Connect> Pool<C> {
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.owner.shared;
         let (pool, cause, overdue) =
-            shared.step(|table| (table.machine.snapshot(), table.cause().cloned(), table.overdue));
+            shared.step(|table| (table.machine.snapshot(), table.causes.latest(), table.overdue));
         Snapshot { name: Arc::clone(&shared.name), pool, cause, overdue }
     }
 
@@ -203,14 +204,20 @@ impl<C: Connect> Pool<C> {
         self.close();
         let mut states = self.states();
         let sleep = {
-            // The caller may be on another runtime, or on none.
-            let _context = self.owner.runtime.enter();
+            // The caller's own runtime keeps the deadline even if the pool's is not being driven; it may have none.
+            let here = Handle::try_current().unwrap_or_else(|_| self.owner.runtime.clone());
+            let _context = here.enter();
             tokio::time::sleep_until(deadline.into())
         };
         tokio::select! {
             biased;
-            _ = states.wait_for(|state| *state == State::Stopped) => Drained { left: Vec::new() },
-            () = sleep => Drained { left: self.owner.shared.outstanding(clock::now()) },
+            _ = states.wait_for(|state| *state == State::Stopped) => Drained { left: Vec::new(), closing: 0 },
+            () = sleep => {
+                let left = self.owner.shared.outstanding(clock::now());
+                let snapshot = self.snapshot().pool;
+                let closing = snapshot.counts.of(Phase::Closing) + snapshot.draining.of(Phase::Closing);
+                Drained { left, closing }
+            }
         }
     }
 }
@@ -218,25 +225,30 @@ impl<C: Connect> Pool<C> {
 /// What [`Pool::drain`] could not wait for.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[must_use = "it says what was left"]
 pub struct Drained {
     /// What was still lent at the deadline.
     pub left: Vec<Outstanding>,
+    /// How many connections were still being closed.
+    pub closing: usize,
 }
 
 impl Drained {
-    /// Whether everything had come back.
+    /// Whether everything had come back and was closed.
     pub fn is_complete(&self) -> bool {
-        self.left.is_empty()
+        self.left.is_empty() && self.closing == 0
     }
 }
 
-/// `drained`, or one line for each claim that was still out.
+/// `drained`, or how much was left and one line for each claim that was still out.
 impl fmt::Display for Drained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.left.is_empty() {
-            return write!(f, "drained");
+        match (self.left.len(), self.closing) {
+            (0, 0) => return write!(f, "drained"),
+            (0, closing) => return write!(f, "{closing} still closing"),
+            (lent, 0) => write!(f, "{lent} still lent:")?,
+            (lent, closing) => write!(f, "{closing} still closing, {lent} still lent:")?,
         }
-        write!(f, "{} still lent:", self.left.len())?;
         for Outstanding { backend, site, lent_for } in &self.left {
             write!(f, "\n  {backend}, claimed at {site} {lent_for:?} ago")?;
         }

@@ -3,7 +3,9 @@
 //! One lock around all of it, held for short steps. A step calls the machine, and whatever that delivers to waiting
 //! callers is put into their hands before the lock is let go; they are woken after.
 
-use super::error::{Cause, ClaimError, Summary};
+use super::causes::Causes;
+use super::error::{ClaimError, Summary};
+use super::quiet::drop_quietly;
 use crate::clock;
 use crate::connect::Connect;
 use crate::sync::{Mutex, MutexGuard};
@@ -36,7 +38,7 @@ pub(crate) struct Table<C: Connect> {
     pub(crate) machine: Machine,
     entries: Vec<Entry<C>>,
     callers: Vec<Caller<C>>,
-    cause: Option<Cause>,
+    pub(crate) causes: Causes,
     /// What the hint says.
     crowded: bool,
     /// Claims that were held for too long so far.
@@ -119,8 +121,14 @@ pub struct Outstanding {
 impl<C: Connect> Shared<C> {
     pub(crate) fn new(name: Arc<str>, connector: C, machine: Machine) -> Shared<C> {
         let lifecycle = watch::Sender::new(machine.state());
-        let table =
-            Table { machine, entries: Vec::new(), callers: Vec::new(), cause: None, crowded: false, overdue: 0 };
+        let table = Table {
+            machine,
+            entries: Vec::new(),
+            callers: Vec::new(),
+            causes: Causes::default(),
+            crowded: false,
+            overdue: 0,
+        };
         Shared {
             name,
             connector,
@@ -216,7 +224,9 @@ impl<C: Connect> Shared<C> {
             let held: Vec<_> = table.entries.iter_mut().filter_map(|entry| entry.held.take()).collect();
             held
         });
-        drop(left);
+        for held in left {
+            drop_quietly(&self.name, held);
+        }
         self.lifecycle.send_replace(State::Stopped);
     }
 
@@ -373,32 +383,6 @@ impl<C: Connect> Table<C> {
         self.entries[slot.index()].watcher = Some(watcher);
     }
 
-    pub(crate) fn cause(&self) -> Option<&Cause> {
-        self.cause.as_ref()
-    }
-
-    pub(crate) fn set_cause(&mut self, cause: Cause) {
-        self.cause = Some(cause);
-    }
-
-    /// A backend works: what it said before is not why anything fails now.
-    pub(crate) fn clear_cause(&mut self, working: &Backend) {
-        let outdated = match &self.cause {
-            Some(Cause::Connect { backend, .. }) => **backend == *working,
-            Some(Cause::Resolve { .. }) | None => false,
-        };
-        if outdated {
-            self.cause = None;
-        }
-    }
-
-    /// The resolver has answered.
-    pub(crate) fn clear_resolver_cause(&mut self) {
-        if matches!(self.cause, Some(Cause::Resolve { .. })) {
-            self.cause = None;
-        }
-    }
-
     pub(crate) fn explain(&self, refusal: Refusal, waited: Duration, name: &Arc<str>) -> ClaimError {
         let summary = |ahead| Box::new(self.summary(ahead, name));
         match refusal {
@@ -426,7 +410,7 @@ impl<C: Connect> Table<C> {
             ahead,
             dead,
             known,
-            cause: self.cause.clone(),
+            cause: self.causes.latest(),
         }
     }
 

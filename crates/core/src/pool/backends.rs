@@ -96,8 +96,18 @@ pub(crate) struct Record {
     pub(crate) held: VecDeque<u32>,
     pub(crate) counts: Counts,
     pub(crate) service: Service,
+    pub(crate) setback: Option<Setback>,
     /// When a connection was last added or taken away, where that is limited.
     pub(crate) changed_at: Option<Instant>,
+}
+
+/// What the last failure taught, for slots yet to come: the plan may take one away and add another, and that one goes on
+/// where the other stopped. Forgotten when a connection has lived for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setback {
+    pub(crate) failures: u32,
+    /// When the next attempt may be made.
+    pub(crate) until: Instant,
 }
 
 /// Names a known backend to the machine, for as long as it is known.
@@ -223,6 +233,7 @@ impl Backends {
             held: VecDeque::new(),
             counts: Counts::default(),
             service: Service::default(),
+            setback: None,
             changed_at: None,
         };
         let index = match self.free.pop() {
@@ -286,6 +297,12 @@ impl Backends {
     pub(crate) fn rest(&mut self, index: u32, until: Instant) {
         let doubt = self.get(index).health.doubt().unwrap_or(Doubt::None);
         self.set_health(index, Health::Proven { doubt, rests_until: Some(until) });
+    }
+
+    /// A backend becomes the least preferred.
+    pub(crate) fn demote(&mut self, index: u32) {
+        self.order.retain(|&known| known != index);
+        self.order.push(index);
     }
 
     /// The least preferred backend moves to a random place; false when there is nothing to move.

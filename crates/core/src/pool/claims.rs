@@ -85,6 +85,7 @@ impl Machine {
         }
         if outcome == Outcome::Open {
             self.backends.get_mut(backend).service.failures = 0;
+            self.forget_setback(now, index, life);
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),

@@ -101,6 +101,10 @@ impl Machine {
         if before.doubt() != Some(Doubt::None) {
             self.plan_soon();
         }
+        if before.is_dead() {
+            // It is back: what kept it from being dialled is over.
+            self.backends.get_mut(index).setback = None;
+        }
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rests_until: None });
         match self.state {
             State::Starting | State::Failed => {

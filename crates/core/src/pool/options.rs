@@ -79,13 +79,13 @@ impl Options {
     /// The first option that is out of bounds.
     pub fn validate(&self) -> Result<(), OptionsError> {
         size(self.spares, self.maximum)?;
-        above_zero("max_idle", self.max_idle)?;
-        above_zero("max_lifetime", self.max_lifetime)?;
-        above_zero("check_after", self.check_after)?;
-        above_zero("check_timeout", Some(self.check_timeout))?;
-        above_zero("decoherence", Some(self.decoherence))?;
-        above_zero("target_delay", self.target_delay)?;
-        above_zero("leak_after", self.leak_after)?;
+        sane("max_idle", self.max_idle)?;
+        sane("max_lifetime", self.max_lifetime)?;
+        sane("check_after", self.check_after)?;
+        sane("check_timeout", Some(self.check_timeout))?;
+        sane("decoherence", Some(self.decoherence))?;
+        sane("target_delay", self.target_delay)?;
+        sane("leak_after", self.leak_after)?;
         if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
             return Err(OptionsError::new("ejection", problem));
         }
@@ -101,6 +101,9 @@ impl Options {
         self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))
     }
 }
+
+/// Beyond this, arithmetic with times is not safe everywhere, and nobody means it.
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// One change in a day, more or less: below that a pool would not follow its service.
 const MIN_CHURN: f64 = 0.00001;
@@ -119,9 +122,10 @@ pub(crate) fn size(spares: usize, maximum: usize) -> Result<(), OptionsError> {
     Ok(())
 }
 
-fn above_zero(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
+fn sane(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
     match value {
         Some(Duration::ZERO) => Err(OptionsError::new(option, "must be above zero")),
+        Some(value) if value > YEAR => Err(OptionsError::new(option, "must be at most a year")),
         Some(_) | None => Ok(()),
     }
 }
@@ -169,6 +173,11 @@ mod tests {
         assert_eq!(said(Options { check_timeout: Duration::ZERO, ..sane() }), "check_timeout must be above zero");
         assert_eq!(said(Options { max_idle: Some(Duration::ZERO), ..sane() }), "max_idle must be above zero");
         assert_eq!(said(Options { connecting_per_backend: 0, ..sane() }), "connecting_per_backend must be at least 1");
+        assert_eq!(said(Options { decoherence: Duration::MAX, ..sane() }), "decoherence must be at most a year");
+        assert_eq!(
+            said(Options { max_lifetime: Some(Duration::MAX), ..sane() }),
+            "max_lifetime must be at most a year"
+        );
         let slow = Policy::default().delay(Duration::from_secs(20));
         let recovery = Recovery::from(slow);
         assert_eq!(said(Options { recovery, ..sane() }), "recovery default policy: max_delay must not be below delay");

@@ -1,7 +1,7 @@
 //! What slots go through: dialling in turn, failing, dying, being checked, closing.
 
-use super::backends::{Doubt, Health};
-use super::{Action, Machine};
+use super::backends::{Doubt, Health, Setback};
+use super::{Action, Machine, State as PoolState};
 use crate::recovery::Tries;
 use crate::slot::{Aside, Life, Phase, SETTLED_AFTER, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
@@ -106,8 +106,20 @@ impl Machine {
         slot.backend = backend;
         slot.standing = record.slots.len() as u32;
         record.slots.push(index);
-        let tries = Tries::new(self.options.recovery.for_connect(record.health.has_worked()));
-        self.dial(now, index, tries);
+        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        let setback = record.setback.filter(|setback| now < setback.until + policy.longest_delay());
+        let tries = match setback {
+            _ if record.health.is_dead() => Tries::watching(policy),
+            Some(setback) => Tries::resumed(policy, setback.failures),
+            None => Tries::new(policy),
+        };
+        match setback {
+            Some(Setback { until, .. }) if until > now && record.may_dial(self.options.connecting_per_backend) => {
+                let slot = self.enter(index, State::Backoff { tries });
+                self.set_timer(until, slot);
+            }
+            Some(_) | None => self.dial(now, index, tries),
+        }
     }
 
     /// Moves a slot to another state. The only place where counts change.
@@ -140,7 +152,7 @@ impl Machine {
         self.enter(index, State::Gone);
         let Slot { backend, standing, .. } = self.slots[index as usize];
         let record = self.backends.get_mut(backend);
-        if was_held {
+        if was_held && !matches!(self.state, PoolState::Stopping | PoolState::Stopped) {
             record.held.retain(|&held| held != index);
         }
         record.slots.swap_remove(standing as usize);
@@ -189,6 +201,13 @@ impl Machine {
         if self.lived_short(now, life) { self.blame(now, index, life) } else { Then::Gone }
     }
 
+    /// A connection is in use or idle, and has lived long enough to prove something.
+    pub(super) fn forget_setback(&mut self, now: Instant, index: u32, life: Life) {
+        if !self.lived_short(now, life) {
+            self.backends.get_mut(self.slots[index as usize].backend).setback = None;
+        }
+    }
+
     fn lived_short(&self, now: Instant, life: Life) -> bool {
         now.saturating_duration_since(life.born) < self.options.recovery.for_connect(true).shortest_life()
     }
@@ -223,12 +242,20 @@ impl Machine {
         let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
         let record = self.backends.get(backend);
         let others_work = record.counts.working() > itself;
-        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        let has_worked = record.health.has_worked();
+        let policy = self.options.recovery.for_connect(has_worked);
         match record.health {
             Health::Removed => Then::Gone,
             Health::Dead { .. } => {
                 let until = now + policy.watch_delay(&mut self.random);
-                Then::Retry { tries: Tries::watching(policy), until }
+                let tries = Tries::watching(policy);
+                self.backends.get_mut(backend).setback = Some(Setback { failures: tries.failures(policy), until });
+                // Where not all that are dead can be watched at once, they take turns.
+                if self.state == PoolState::Failed && self.backends.known() > self.options.maximum {
+                    self.backends.demote(backend);
+                    self.plan_soon();
+                }
+                Then::Retry { tries, until }
             }
             Health::Unproven { .. } | Health::Proven { .. } => {
                 // That a connection fails does not say that others cannot be made, unless it was the last.
@@ -248,6 +275,10 @@ impl Machine {
                         }
                     }
                 };
+                if let Then::Retry { tries, until } = &then {
+                    let failures = tries.failures(self.options.recovery.for_connect(has_worked));
+                    self.backends.get_mut(backend).setback = Some(Setback { failures, until: *until });
+                }
                 if is_news || itself > 0 {
                     self.plan_soon();
                 }
@@ -411,6 +442,7 @@ impl Machine {
     /// Watches and times an idle connection.
     pub(super) fn attend_idle(&mut self, index: u32) {
         let State::Idle { life, looked_at, .. } = self.slots[index as usize].state else { return };
+        self.forget_setback(self.latest, index, life);
         let slot = self.slot_ref(index);
         self.act(Action::Watch { slot });
         let check_at = self.options.check_after.map(|after| looked_at + after);

@@ -1,0 +1,68 @@
+//! Why things failed last, by backend: what failing claims are told.
+//!
+//! Errors belong to users and may do anything when dropped, so whatever is replaced here is handed out, to be dropped when
+//! the lock has been let go.
+
+use super::error::Cause;
+use carom_core::backend::Backend;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::sync::Arc;
+
+type Reason = Arc<dyn Error + Send + Sync>;
+
+/// The last error of each known backend that has not worked since, and the resolver's.
+#[derive(Default)]
+pub(crate) struct Causes {
+    backends: BTreeMap<Backend, Failure>,
+    resolver: Option<Reason>,
+    count: u64,
+}
+
+struct Failure {
+    backend: Arc<Backend>,
+    error: Reason,
+    number: u64,
+}
+
+/// What was replaced; to be dropped outside the lock.
+#[must_use = "to be dropped when the lock has been let go"]
+pub(crate) struct Outdated(#[allow(dead_code, reason = "only dropped")] Vec<Reason>);
+
+impl Causes {
+    pub(crate) fn failed(&mut self, backend: Arc<Backend>, error: Reason) -> Outdated {
+        self.count += 1;
+        let failure = Failure { backend: Arc::clone(&backend), error, number: self.count };
+        outdated(self.backends.insert((*backend).clone(), failure).map(|failure| failure.error))
+    }
+
+    /// A backend works: what it said before is not why anything fails now.
+    pub(crate) fn worked(&mut self, backend: &Backend) -> Outdated {
+        outdated(self.backends.remove(backend).map(|failure| failure.error))
+    }
+
+    /// The resolver has spoken: who serves, and what troubles it.
+    pub(crate) fn resolved(&mut self, known: &[Backend], trouble: Option<Reason>) -> Outdated {
+        let before = std::mem::replace(&mut self.resolver, trouble);
+        let known: BTreeSet<&Backend> = known.iter().collect();
+        let gone: Vec<Backend> = self.backends.keys().filter(|backend| !known.contains(backend)).cloned().collect();
+        let gone = gone.iter().filter_map(|backend| self.backends.remove(backend)).map(|failure| failure.error);
+        outdated(gone.chain(before))
+    }
+
+    /// The latest of them; the resolver's when nobody else has anything to say, or when nobody is known.
+    pub(crate) fn latest(&self) -> Option<Cause> {
+        let latest = self.backends.values().max_by_key(|failure| failure.number);
+        match (latest, &self.resolver) {
+            (Some(Failure { backend, error, .. }), _) => {
+                Some(Cause::Connect { backend: Arc::clone(backend), error: Arc::clone(error) })
+            }
+            (None, Some(error)) => Some(Cause::Resolve { error: Arc::clone(error) }),
+            (None, None) => None,
+        }
+    }
+}
+
+fn outdated(reasons: impl IntoIterator<Item = Reason>) -> Outdated {
+    Outdated(reasons.into_iter().collect())
+}
