@@ -3,11 +3,12 @@
 # make lint    formatting, clippy
 # make doc     rustdoc, warnings denied
 # make pure    that the machines are free of I/O
+# make live    third-party servers, killed and restarted under load; installs them if they are missing
 
 CARGO ?= cargo
 FEATURES = carom/bb8,carom/deadpool,carom/tls
 
-.PHONY: test bench lint doc pure
+.PHONY: test bench lint doc pure live
 
 test:
 	$(CARGO) test --locked --all-targets --features $(FEATURES)
@@ -31,3 +32,7 @@ pure:
 	if [ -n "$$tree" ]; then echo "carom-core has dependencies:"; echo "$$tree"; exit 1; fi
 	$(CARGO) clippy --locked -p carom-core --lib -- -D warnings -D clippy::disallowed_methods -D clippy::disallowed_types
 	@echo "carom-core is pure"
+
+live:
+	live/install.sh
+	$(CARGO) test --locked -p carom-live -- --test-threads=1 --nocapture

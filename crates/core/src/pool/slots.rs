@@ -275,7 +275,10 @@ impl Machine {
                         }
                     }
                 };
-                if let Then::Retry { tries, until } = &then {
+                // A connect that fails while others work says that there are enough of them: that is what resting is for.
+                if let Then::Retry { tries, until } = &then
+                    && (itself > 0 || !others_work)
+                {
                     let failures = tries.failures(self.options.recovery.for_connect(has_worked));
                     self.backends.get_mut(backend).setback = Some(Setback { failures, until: *until });
                 }

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Installs what `make live` needs and this machine lacks: redis-server and PostgreSQL, with apt-get.
+# Does nothing, and needs no network and no rights, when they are there. No service is started.
+set -euo pipefail
+
+say() { echo "live/install.sh: $*" >&2; }
+
+has_redis() { command -v redis-server >/dev/null || [ -x /usr/bin/redis-server ]; }
+has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+has_setpriv() { command -v setpriv >/dev/null; }
+
+missing=()
+has_redis || missing+=(redis-server)
+has_postgres || missing+=(postgresql)
+has_setpriv || missing+=(util-linux)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    say "missing: ${missing[*]}; there is no apt-get here, so install them by hand"
+    exit 1
+fi
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+        say "missing: ${missing[*]}; installing them needs root, or sudo without a password"
+        exit 1
+    fi
+    as_root=(sudo -n)
+fi
+
+work=$(mktemp -d)
+policy=/usr/sbin/policy-rc.d
+own_policy=no
+cleanup() {
+    if [ "$own_policy" = yes ]; then "${as_root[@]}" rm -f "$policy"; fi
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Packages ask this script whether they may start their services. A policy that is there already stays.
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$work/policy"
+    own_policy=yes
+    "${as_root[@]}" install -m 755 "$work/policy" "$policy"
+fi
+
+apt() {
+    if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 "$@" \
+        >"$work/log" 2>&1 </dev/null; then
+        say "apt-get $* failed:"
+        tail -n 20 "$work/log" >&2
+        exit 1
+    fi
+}
+
+say "installing ${missing[*]}"
+apt update
+apt install -y --no-install-recommends "${missing[@]}"
+
+for check in has_redis has_postgres has_setpriv; do
+    "$check" || { say "apt-get succeeded, and yet ${check#has_} is not there"; exit 1; }
+done
