@@ -49,7 +49,8 @@ pub trait Connect: Send + Sync + 'static {
     /// by the next claim. Watched only after 250 ms of idling, so that a busy pool pays nothing, and dropped when the
     /// connection is claimed. Default: never.
     ///
-    /// Called with the pool's lock held: build the future and return it, do not call the pool.
+    /// Called with the pool's lock held: build the future and return it, do not call the pool. A future without any state
+    /// (of size zero) cannot know its connection and is taken for the default.
     fn closed(&self, connection: &Self::Connection) -> impl Future<Output = ()> + Send + 'static {
         let _ = connection;
         pending()
