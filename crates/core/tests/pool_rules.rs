@@ -87,6 +87,24 @@ fn what_a_resting_backend_will_not_take_goes_to_others() {
 }
 
 #[test]
+fn a_resting_backend_gets_back_what_it_loses_and_no_more() {
+    let mut stage = Stage::new(options(4, 4));
+    stage.backends(&[1]);
+    (0..3).for_each(|_| stage.accept(1));
+    stage.refuse(1);
+    assert_eq!((stage.dials.len(), stage.of(Phase::Idle)), (0, 3));
+    for _ in 0..3 {
+        let slot = stage.take();
+        stage.release(slot, Outcome::Discarded);
+        assert_eq!(stage.dialling(1), 1, "its place is free");
+        stage.accept(1);
+        assert_eq!((stage.dials.len(), stage.of(Phase::Idle)), (0, 3), "no more until it has rested");
+    }
+    stage.pass(ms(1_000));
+    assert_eq!(stage.dialling(1), 1);
+}
+
+#[test]
 fn a_backend_rests_only_while_something_of_it_works() {
     let mut stage = Stage::new(options(2, 2));
     stage.backends(&[1]);

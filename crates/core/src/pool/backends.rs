@@ -27,8 +27,8 @@ use std::time::Instant;
 pub(crate) enum Health {
     /// Never connected to.
     Unproven { doubt: Doubt },
-    /// Has worked. While it rests (it works, but further connects fail), no slots are added.
-    Proven { doubt: Doubt, rests_until: Option<Instant> },
+    /// Has worked. While it rests (it works, but further connects fail), it gets no more slots than it had.
+    Proven { doubt: Doubt, rest: Option<Rest> },
     /// Attempts ran out.
     Dead { worked: bool },
     /// No longer known; it goes when its last slot does.
@@ -43,6 +43,14 @@ pub(crate) enum Doubt {
     Slow,
     /// The last attempt failed.
     Failing,
+}
+
+/// A backend that works would not have more connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) until: Instant,
+    /// The slots it had. One that it loses leaves a place, which may be taken again.
+    pub(crate) most: usize,
 }
 
 impl Health {
@@ -70,9 +78,9 @@ impl Health {
         }
     }
 
-    pub(crate) fn rests_until(self) -> Option<Instant> {
+    pub(crate) fn rest(self) -> Option<Rest> {
         match self {
-            Health::Proven { rests_until, .. } => rests_until,
+            Health::Proven { rest, .. } => rest,
             Health::Unproven { .. } | Health::Dead { .. } | Health::Removed => None,
         }
     }
@@ -80,7 +88,7 @@ impl Health {
     fn doubted(self, doubt: Doubt) -> Health {
         match self {
             Health::Unproven { .. } => Health::Unproven { doubt },
-            Health::Proven { rests_until, .. } => Health::Proven { doubt, rests_until },
+            Health::Proven { rest, .. } => Health::Proven { doubt, rest },
             Health::Dead { .. } | Health::Removed => self,
         }
     }
@@ -293,10 +301,11 @@ impl Backends {
         is_news
     }
 
-    /// Leaves alone until then a backend that works.
+    /// Leaves a backend that works with what it has until then, the slot that was given up aside.
     pub(crate) fn rest(&mut self, index: u32, until: Instant) {
-        let doubt = self.get(index).health.doubt().unwrap_or(Doubt::None);
-        self.set_health(index, Health::Proven { doubt, rests_until: Some(until) });
+        let record = self.get(index);
+        let (doubt, most) = (record.health.doubt().unwrap_or(Doubt::None), record.counts.total() - 1);
+        self.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
     }
 
     /// A backend becomes the least preferred.

@@ -105,7 +105,10 @@ impl Machine {
             // It is back: what kept it from being dialled is over.
             self.backends.get_mut(index).setback = None;
         }
-        self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rests_until: None });
+        // That what was lost could be replaced does not say that there is room for more.
+        let working = self.backends.get(index).counts.working();
+        let rest = before.rest().filter(|rest| working < rest.most);
+        self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });
         match self.state {
             State::Starting | State::Failed => {
                 self.state = State::Running;

@@ -1,6 +1,6 @@
 //! How many connections, and to whom: the target, the floor under it, and carrying out the plan.
 
-use super::backends::Doubt;
+use super::backends::{Doubt, Rest};
 use super::{Machine, OptionsError, State as PoolState, options};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
@@ -129,9 +129,9 @@ impl Machine {
         let (mut excess, mut trying) = (0, 0);
         for (place, strain) in strains.iter().enumerate() {
             let most = match *strain {
-                Strain::Rests { until } if want[place] > have[place].slots => {
+                Strain::Rests(Rest { until, most }) if want[place] > most.max(have[place].slots) => {
                     self.look_again(until);
-                    have[place].slots
+                    most.max(have[place].slots)
                 }
                 Strain::Tries { working, under_way } if want[place] > working && !takers.is_empty() => {
                     let all = under_way.min(want[place] - working);
@@ -139,7 +139,7 @@ impl Machine {
                     trying += tries;
                     working + tries
                 }
-                Strain::None | Strain::Rests { .. } | Strain::Tries { .. } => continue,
+                Strain::None | Strain::Rests(_) | Strain::Tries { .. } => continue,
             };
             excess += want[place] - most;
             want[place] = most;
@@ -160,8 +160,8 @@ impl Machine {
         if working == 0 {
             return Strain::None;
         }
-        match (record.health.rests_until(), record.health.doubt()) {
-            (Some(until), _) if until > now => Strain::Rests { until },
+        match (record.health.rest(), record.health.doubt()) {
+            (Some(rest), _) if rest.until > now => Strain::Rests(rest),
             (_, Some(doubt)) if doubt > least_doubt => match doubt {
                 Doubt::None => Strain::None,
                 // What it is slow with may well succeed.
@@ -287,9 +287,7 @@ impl Machine {
 enum Strain {
     None,
     /// It refused more of them; until then it keeps what it has.
-    Rests {
-        until: Instant,
-    },
+    Rests(Rest),
     /// An attempt hangs or has failed: it gets what works, and one slot to try, or those that try already if others can make
     /// up for them.
     Tries {
