@@ -21,6 +21,7 @@ bench:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked -p carom --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features $(FEATURES) -- -D warnings
 
 doc:
