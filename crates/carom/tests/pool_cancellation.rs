@@ -67,7 +67,8 @@ async fn caller(pool: Pool<Scripted>, using: Outcome) {
     }
 }
 
-/// Runs one cell of the grid: three callers on one connection, each given up after so many polls or so much time.
+/// Runs one cell of the grid: two callers on one connection, three times over, given up after so many short waits or so much
+/// time.
 async fn cell(connect: Outcome, check: Outcome, using: Outcome, close: Outcome, give_up: GiveUp) {
     let at = format!("connect {connect:?}, check {check:?}, use {using:?}, close {close:?}, {give_up:?}");
     let script = Scripted::new();

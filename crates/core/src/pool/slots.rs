@@ -122,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// Moves a slot to another state. The only place where counts change.
+    /// Moves a slot to another state, and counts it there. The warm path does the same by itself, for its two moves.
     pub(super) fn enter(&mut self, index: u32, state: State) -> SlotRef {
         let slot = &mut self.slots[index as usize];
         let record = self.backends.get_mut(slot.backend);
