@@ -38,6 +38,7 @@ pub mod plan;
 pub mod pool;
 pub mod random;
 pub mod recovery;
+pub mod resolver;
 pub mod slot;
 mod timers;
 pub mod waiters;

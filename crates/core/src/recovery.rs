@@ -146,6 +146,11 @@ impl Policy {
         random.around(self.longest_delay(), self.spread)
     }
 
+    /// `base` spread forward, over `base ..= base * (1 + spread)`: for what must not happen too early.
+    pub(crate) fn spread_forward(&self, base: Duration, random: &mut Random) -> Duration {
+        base.mul_f64(1.0 + random.fraction() * self.spread)
+    }
+
     /// The longest delay between attempts.
     pub(crate) fn longest_delay(&self) -> Duration {
         self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay))

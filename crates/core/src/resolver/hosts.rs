@@ -1,0 +1,118 @@
+//! Hosts: the names of the targets, and the lookups of their addresses.
+
+use super::lookup::{Found, Outcome, State};
+use super::publish::News;
+use super::question::{Kind, Question, Target};
+use super::{LookupId, Machine, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A name that has addresses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Host {
+    pub(super) aaaa: LookupId,
+    pub(super) a: LookupId,
+    /// Its addresses came along with the SRV answer, so nobody asks for them.
+    pub(super) given: bool,
+}
+
+impl Machine {
+    /// The domain's own addresses are the backends.
+    pub(super) fn use_domain(&mut self, now: Instant) {
+        if self.source != Source::Domain {
+            self.source = Source::Domain;
+            let (name, port) = (Arc::clone(&self.options.domain), self.options.default_port);
+            self.use_targets(now, vec![Target { priority: 0, name, port, weight: 0 }], &[], Duration::ZERO);
+        }
+    }
+
+    /// The addresses of these targets are the backends; some came along, good for `ttl`.
+    pub(super) fn use_targets(
+        &mut self,
+        now: Instant,
+        targets: Vec<Target>,
+        additional: &[(Arc<str>, IpAddr)],
+        ttl: Duration,
+    ) {
+        if self.targets != targets {
+            self.targets = targets;
+            self.news.raise(News::Some);
+        }
+        let names: BTreeSet<_> = self.targets.iter().map(|target| Arc::clone(&target.name)).collect();
+        let gone: Vec<_> = self.hosts.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        for name in gone {
+            self.remove_host(&name);
+        }
+        let mut given: BTreeMap<&str, Vec<IpAddr>> = BTreeMap::new();
+        for (name, address) in additional.iter().filter(|(_, address)| self.options.ipv6 || address.is_ipv4()) {
+            given.entry(name).or_default().push(*address);
+        }
+        for name in names {
+            let host = self.host(&name);
+            match given.remove(&*name) {
+                Some(addresses) => self.take_given(&name, host, addresses, ttl),
+                None => self.ask_for(now, &name, host),
+            }
+        }
+    }
+
+    /// "No data" for one family is an answer, not trouble, when the other family has just answered.
+    pub(super) fn prune(&mut self, name: &str) {
+        let Some(&Host { aaaa, a, .. }) = self.hosts.get(name) else { return };
+        for (one, other) in [(aaaa, a), (a, aaaa)] {
+            let other = self.lookup(other);
+            let other_answered = other.outcome == Outcome::Good && !other.addresses().is_empty();
+            let lookup = self.lookup(one);
+            if other_answered && lookup.outcome == (Outcome::Nothing { exists: true }) && lookup.found.is_some() {
+                lookup.forget();
+                self.news.raise(News::Some);
+            }
+        }
+    }
+
+    fn host(&mut self, name: &Arc<str>) -> Host {
+        if let Some(host) = self.hosts.get(name) {
+            return *host;
+        }
+        let aaaa = self.add_lookup(Question { name: Arc::clone(name), kind: Kind::Aaaa });
+        let a = self.add_lookup(Question { name: Arc::clone(name), kind: Kind::A });
+        let host = Host { aaaa, a, given: false };
+        self.hosts.insert(Arc::clone(name), host);
+        host
+    }
+
+    fn remove_host(&mut self, name: &str) {
+        let Some(Host { aaaa, a, .. }) = self.hosts.remove(name) else { return };
+        for id in [aaaa, a] {
+            self.turn_off(id);
+            self.lookups.remove(&id);
+        }
+        self.news.raise(News::Some);
+    }
+
+    fn take_given(&mut self, name: &str, host: Host, addresses: Vec<IpAddr>, ttl: Duration) {
+        let (v4, v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv4);
+        for (id, mut addresses) in [(host.aaaa, v6), (host.a, v4)] {
+            self.turn_off(id);
+            addresses.sort_unstable();
+            addresses.dedup();
+            if self.lookup(id).succeed(Found::Addresses(addresses), ttl) {
+                self.news.raise(News::Some);
+            }
+        }
+        self.hosts.entry(name.into()).and_modify(|host| host.given = true);
+    }
+
+    /// Makes sure that a host's addresses are asked for, now that they did not come along.
+    fn ask_for(&mut self, now: Instant, name: &str, host: Host) {
+        self.hosts.entry(name.into()).and_modify(|host| host.given = false);
+        let useful = [(host.aaaa, self.options.ipv6), (host.a, true)];
+        for (id, _) in useful.into_iter().filter(|(_, useful)| *useful) {
+            if self.lookup(id).state == State::Off {
+                self.want(now, id);
+            }
+        }
+    }
+}

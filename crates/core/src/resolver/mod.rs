@@ -1,0 +1,328 @@
+//! The resolver: from a name to backends, and from answers that age, fail and contradict each other to one set.
+//!
+//! A service is asked for with SRV, then each target with AAAA and A; without a service, or where there are no SRV
+//! records, the addresses of the domain itself serve. Every question is a lookup of its own, with its own TTL and its own
+//! attempts. What comes of them all is one [`Resolution`], and the rules that make it dependable are here:
+//!
+//! - A set is never emptied by trouble. What was found stays until a better answer, marked stale. Only a successful answer
+//!   that is not empty takes a backend away: an SRV answer without a target, an address answer without an address, or
+//!   "no data" for one family of a host whose other family has just answered.
+//! - Nothing is published while a question that could add to it has not been tried once, so that a new set replaces the old
+//!   one whole; but no longer than one `dns` timeout, so that one silent question does not hold up the others.
+//! - Nothing is asked without end: a TTL is at least `min_ttl`, attempts are those of the recovery policy, and questions under
+//!   way are at most `concurrency`.
+//!
+//! | answer | SRV | AAAA | A |
+//! |---|---|---|---|
+//! | records | targets; again after the TTL | addresses; again after the TTL | the same |
+//! | NXDOMAIN, no data | addresses of the domain; again after the negative TTL | none; again after the negative TTL | the same |
+//! | NOTIMP | addresses of the domain; again in 1 h | none; again in 60 s | as a failure |
+//! | REFUSED | as a failure, but no further attempt | the same | the same |
+//! | failure, timeout | further attempts, then below | the same | the same |
+//!
+//! Out of attempts: SRV that has worked keeps its backends and asks again after its TTL; SRV that never worked falls back
+//! to the domain's addresses and asks again in 60 s, in 15 min once addresses are known. Addresses that are known stay and are
+//! asked for again after their TTL, at the latest in 60 s; AAAA that never worked beside an A that does, in 1 h; otherwise after
+//! the longest delay of the policy. The negative TTL is the answer's (SOA), or 60 s. All waits are spread forward.
+//!
+//! ```
+//! use carom_core::resolver::{Action, Answer, Machine, Options};
+//! use std::time::{Duration, Instant};
+//!
+//! # #[allow(clippy::disallowed_methods)]
+//! let start = Instant::now();
+//! let options = Options { ipv6: false, default_port: 5432, ..Options::new("db.example.com") };
+//! let mut resolver = Machine::new(options, 7, start).unwrap();
+//!
+//! // A driver would ask a nameserver and say what came back.
+//! let Some(Action::Ask { id, question, .. }) = resolver.poll_action() else { panic!() };
+//! assert_eq!(question.to_string(), "A db.example.com");
+//! let addresses = vec!["10.0.0.1".parse().unwrap()];
+//! resolver.handle_answer(start, id, Answer::Addresses { addresses, ttl: Duration::from_secs(30) });
+//!
+//! assert_eq!(resolver.poll_action(), Some(Action::Publish));
+//! assert_eq!(resolver.resolution().backends[0].to_string(), "db.example.com (10.0.0.1:5432)");
+//! assert!(resolver.next_timeout().unwrap() >= start + Duration::from_secs(30));
+//! ```
+
+mod answers;
+mod hosts;
+mod lookup;
+mod options;
+mod publish;
+mod question;
+
+pub use options::Options;
+pub use publish::{Detail, Resolution, State, Via};
+pub use question::{Answer, AskId, Kind, Question, Target};
+
+use crate::pool::OptionsError;
+use crate::random::Random;
+use crate::recovery::{Policy, Tries};
+use crate::timers::Timers;
+use hosts::Host;
+use lookup::Lookup;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask, and say what came back with [`Machine::handle_answer`], at the latest after `timeout`, then as trouble.
+    Ask {
+        /// How to name it in the answer.
+        id: AskId,
+        /// What to ask.
+        question: Question,
+        /// How long it may take.
+        timeout: Duration,
+    },
+    /// Nobody waits for this answer any more.
+    Cancel(AskId),
+    /// [`Machine::resolution`] has changed.
+    Publish,
+}
+
+/// Names a lookup.
+type LookupId = u32;
+
+/// Whose addresses are the backends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// Not known until SRV has been asked for.
+    Undecided,
+    /// The targets of the SRV records.
+    Service,
+    /// The domain itself.
+    Domain,
+}
+
+/// The machine behind a DNS resolver.
+#[derive(Debug)]
+pub struct Machine {
+    options: Options,
+    random: Random,
+    source: Source,
+    srv: Option<LookupId>,
+    /// Whose addresses are wanted, in the order of publishing.
+    targets: Vec<Target>,
+    /// The names of the targets, each with its two lookups.
+    hosts: BTreeMap<Arc<str>, Host>,
+    lookups: BTreeMap<LookupId, Lookup>,
+    next_lookup: LookupId,
+    queue: VecDeque<LookupId>,
+    asking: BTreeMap<AskId, LookupId>,
+    next_ask: u64,
+    timers: Timers<(LookupId, u32)>,
+    /// Lookups of which no attempt has ended yet.
+    awaited: usize,
+    /// Until when they hold up publishing.
+    hold_until: Option<Instant>,
+    news: publish::News,
+    published: Resolution,
+    actions: VecDeque<Action>,
+}
+
+impl Machine {
+    /// A resolver that asks its first question at once. The same seed gives the same waits.
+    ///
+    /// # Errors
+    /// When an option makes no sense.
+    pub fn new(options: Options, seed: u64, now: Instant) -> Result<Machine, OptionsError> {
+        options.validate()?;
+        let mut machine = Machine {
+            random: Random::new(seed),
+            source: Source::Undecided,
+            srv: None,
+            targets: Vec::new(),
+            hosts: BTreeMap::new(),
+            lookups: BTreeMap::new(),
+            next_lookup: 0,
+            queue: VecDeque::new(),
+            asking: BTreeMap::new(),
+            next_ask: 0,
+            timers: Timers::new(),
+            awaited: 0,
+            hold_until: None,
+            news: publish::News::None,
+            published: Resolution::unknown(),
+            actions: VecDeque::new(),
+            options,
+        };
+        match machine.options.service.clone() {
+            Some(service) => {
+                let name = format!("{service}.{}", machine.options.domain).into();
+                let srv = machine.add_lookup(Question { name, kind: Kind::Srv });
+                machine.srv = Some(srv);
+                machine.want(now, srv);
+            }
+            None => machine.use_domain(now),
+        }
+        machine.pump();
+        Ok(machine)
+    }
+
+    /// What it was told.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What is to be done next; ask until there is nothing.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`handle_timeout`](Machine::handle_timeout) wants to be called, at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let held = self.hold_until.filter(|_| self.news != publish::News::None);
+        [self.timers.next(), held].into_iter().flatten().min()
+    }
+
+    /// Time has passed: what has rested or waited long enough is asked again.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((id, stay)) = self.timers.pop_due(now) {
+            let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.stay == stay) else { continue };
+            match &lookup.state {
+                lookup::State::Delayed { tries } => self.enqueue(now, id, tries.clone()),
+                lookup::State::Resting => self.want(now, id),
+                lookup::State::Off | lookup::State::Queued { .. } | lookup::State::Asking { .. } => {}
+            }
+        }
+        self.pump();
+        self.publish(now);
+    }
+
+    /// What was in trouble may be asked again at once: the way to the nameservers is back.
+    pub fn handle_restored(&mut self, now: Instant) {
+        let troubled = |lookup: &Lookup| {
+            matches!(lookup.state, lookup::State::Delayed { .. })
+                || (lookup.state == lookup::State::Resting && lookup.outcome == lookup::Outcome::Trouble)
+        };
+        let ids: Vec<_> = self.lookups.iter().filter(|(_, lookup)| troubled(lookup)).map(|(&id, _)| id).collect();
+        for id in ids {
+            self.want(now, id);
+        }
+        self.pump();
+    }
+
+    /// Whether IPv6 addresses are of use has been found out anew.
+    pub fn set_ipv6(&mut self, now: Instant, ipv6: bool) {
+        if self.options.ipv6 == ipv6 {
+            return;
+        }
+        self.options.ipv6 = ipv6;
+        for id in self.hosts.values().filter(|host| !host.given).map(|host| host.aaaa).collect::<Vec<_>>() {
+            if ipv6 {
+                self.want(now, id);
+            } else {
+                self.turn_off(id);
+                self.lookup(id).forget();
+                self.news.raise(publish::News::Some);
+            }
+        }
+        self.pump();
+        self.publish(now);
+    }
+
+    /// What is known.
+    pub fn resolution(&self) -> &Resolution {
+        &self.published
+    }
+
+    fn policy(&self, kind: Kind) -> &Policy {
+        self.options.recovery.for_dns(kind == Kind::Srv)
+    }
+
+    fn lookup(&mut self, id: LookupId) -> &mut Lookup {
+        self.lookups.get_mut(&id).expect("hosts name lookups that exist")
+    }
+
+    fn add_lookup(&mut self, question: Question) -> LookupId {
+        let id = self.next_lookup;
+        self.next_lookup += 1;
+        self.lookups.insert(id, Lookup::new(question));
+        id
+    }
+
+    /// Begins a new round of attempts, unless one is under way.
+    fn want(&mut self, now: Instant, id: LookupId) {
+        let lookup = &self.lookups[&id];
+        match lookup.state {
+            lookup::State::Off | lookup::State::Resting | lookup::State::Delayed { .. } => {
+                let tries = Tries::new(self.policy(lookup.question.kind));
+                self.enqueue(now, id, tries);
+            }
+            lookup::State::Queued { .. } | lookup::State::Asking { .. } => {}
+        }
+    }
+
+    fn enqueue(&mut self, now: Instant, id: LookupId, tries: Tries) {
+        let lookup = self.lookup(id);
+        lookup.enter(lookup::State::Queued { tries });
+        let newly_awaited = !lookup.tried && !lookup.awaited;
+        lookup.awaited |= newly_awaited;
+        if lookup.question.kind == Kind::Srv {
+            self.queue.push_front(id);
+        } else {
+            self.queue.push_back(id);
+        }
+        if newly_awaited {
+            self.awaited += 1;
+            let patience = Tries::new(self.policy(Kind::A)).timeout();
+            self.hold_until.get_or_insert(now + patience);
+        }
+    }
+
+    /// Asks what is queued, as far as there is room.
+    fn pump(&mut self) {
+        while self.asking.len() < self.options.concurrency {
+            let Some(id) = self.queue.pop_front() else { return };
+            // What is no longer queued was left in the line: it is cheaper to pass over it here than to search for it.
+            let Some(lookup) = self.lookups.get_mut(&id) else { continue };
+            let lookup::State::Queued { tries } = &lookup.state else { continue };
+            let tries = tries.clone();
+            let ask = AskId(self.next_ask);
+            self.next_ask += 1;
+            self.actions.push_back(Action::Ask {
+                id: ask,
+                question: lookup.question.clone(),
+                timeout: tries.timeout(),
+            });
+            lookup.enter(lookup::State::Asking { id: ask, tries });
+            self.asking.insert(ask, id);
+        }
+    }
+
+    /// Stops asking: something else answers it, or nobody wants to know.
+    fn turn_off(&mut self, id: LookupId) {
+        let lookup = self.lookups.get_mut(&id).expect("hosts name lookups that exist");
+        if let lookup::State::Asking { id: ask, .. } = lookup.state {
+            self.asking.remove(&ask);
+            self.actions.push_back(Action::Cancel(ask));
+        }
+        lookup.enter(lookup::State::Off);
+        self.no_longer_awaited(id);
+    }
+
+    fn no_longer_awaited(&mut self, id: LookupId) {
+        let lookup = self.lookup(id);
+        lookup.tried = true;
+        if std::mem::take(&mut lookup.awaited) {
+            self.awaited -= 1;
+            self.news.raise(publish::News::Some);
+            if self.awaited == 0 {
+                self.hold_until = None;
+            }
+        }
+    }
+
+    /// Sets the lookup's timer: it was just put into a state that ends with time.
+    fn wake_at(&mut self, at: Instant, id: LookupId) {
+        let stay = self.lookups[&id].stay;
+        let Machine { timers, lookups, .. } = self;
+        timers.set(at, (id, stay), lookups.len(), |(id, stay)| {
+            lookups.get(&id).is_some_and(|lookup| lookup.stay == stay)
+        });
+    }
+}
