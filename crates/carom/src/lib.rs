@@ -38,6 +38,8 @@
 
 mod clock;
 pub mod connect;
+#[cfg(feature = "dns")]
+pub mod dns;
 /// Foreign managers: those written for bb8 or deadpool, run over many nodes unchanged.
 ///
 /// A manager of those pools knows one server. Here a function makes one manager for each backend, and the pool does the
@@ -55,6 +57,7 @@ pub mod managers {
 pub mod moving {}
 pub mod pool;
 pub mod resolver;
+mod seed;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;

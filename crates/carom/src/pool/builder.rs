@@ -7,27 +7,29 @@ use super::shared::Shared;
 use crate::clock;
 use crate::connect::Connect;
 use crate::resolver::{Fixed, Publisher, Resolve};
+use crate::seed::seed;
 use carom_core::backend::Backend;
 use carom_core::ejection::Ejection;
 use carom_core::pick::Pick;
 use carom_core::pool::{Machine, Options, OptionsError};
 use carom_core::recovery::Recovery;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Resolving = Box<dyn FnOnce(Publisher) -> Running + Send>;
+type MakeResolving = Box<dyn FnOnce(&Recovery) -> Result<Resolving, BuildError> + Send>;
 
 /// Builds a [`Pool`]; made by [`Pool::builder`]. Every option has a default; [`build`](Builder::build) refuses what makes
 /// no sense.
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder<C> {
     connector: C,
-    resolver: Option<Box<dyn FnOnce(Publisher) -> Running + Send>>,
+    /// Makes the resolver, once it is known how patiently it shall ask.
+    resolver: Option<MakeResolving>,
     /// Known before the resolver says so.
     fixed: Vec<Backend>,
     name: Option<Arc<str>>,
@@ -67,8 +69,21 @@ impl<C: Connect> Builder<C> {
 
     /// Whoever this resolver says serves. It runs on the pool's runtime and ends with the pool.
     pub fn resolver(mut self, resolver: impl Resolve) -> Builder<C> {
-        self.resolver = Some(Box::new(move |publisher| Box::pin(resolver.run(publisher))));
+        self.resolver = Some(Box::new(move |_| Ok(resolving(resolver))));
         self.fixed = Vec::new();
+        self
+    }
+
+    /// As [`resolver`](Builder::resolver), made when everything else is known.
+    #[allow(dead_code)] // for DNS alone
+    pub(crate) fn resolver_from<R: Resolve>(
+        mut self,
+        name: String,
+        make: impl FnOnce(&Recovery) -> Result<R, BuildError> + Send + 'static,
+    ) -> Builder<C> {
+        self.resolver = Some(Box::new(move |recovery| make(recovery).map(resolving)));
+        self.fixed = Vec::new();
+        self.default_name = name.into();
         self
     }
 
@@ -210,7 +225,8 @@ impl<C: Connect> Builder<C> {
         if !self.fixed.is_empty() {
             machine.handle_backends(clock::now(), &self.fixed);
         }
-        let resolve = self.resolver.ok_or(BuildError::NoResolver)?;
+        let make = self.resolver.ok_or(BuildError::NoResolver)?;
+        let resolve = make(&machine.options().recovery)?;
         let runtime = match self.runtime {
             Some(runtime) => runtime,
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
@@ -223,9 +239,8 @@ impl<C: Connect> Builder<C> {
     }
 }
 
-/// Chance for the machine, different in every pool and process.
-fn seed() -> u64 {
-    RandomState::new().build_hasher().finish()
+fn resolving(resolver: impl Resolve) -> Resolving {
+    Box::new(move |publisher| Box::pin(resolver.run(publisher)))
 }
 
 impl<C> fmt::Debug for Builder<C> {

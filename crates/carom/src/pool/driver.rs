@@ -350,6 +350,8 @@ impl<C: Connect> Driver<C> {
         let outdated = self.shared.driver_step(|table| {
             let outdated = table.causes.resolved(&resolution.backends, error);
             match resolution.state {
+                // One that was stopped does not get here: what it said last was passed on.
+                ResolverState::Stopping | ResolverState::Stopped => {}
                 ResolverState::Running => table.machine.handle_backends(now, &resolution.backends),
                 ResolverState::Failed => table.machine.handle_resolver_failed(),
                 ResolverState::Starting if !published => table.machine.handle_resolver_failed(),

@@ -1,5 +1,6 @@
 //! Why a claim, or building a pool, failed.
 
+use crate::resolver::InputError;
 use carom_core::backend::Backend;
 use carom_core::pool::OptionsError;
 use std::error::Error;
@@ -246,8 +247,11 @@ pub enum BuildError {
     /// An option makes no sense.
     #[error("{0}")]
     Option(#[from] OptionsError),
+    /// The service is no name and no address.
+    #[error("service {0}")]
+    Service(InputError),
     /// Nothing says who serves.
-    #[error("nothing says who serves: give `backends` or a `resolver`")]
+    #[error("nothing says who serves: give a `service`, `backends` or a `resolver`")]
     NoResolver,
     /// There is no tokio runtime here, and none was named.
     #[error("no tokio runtime here: build inside one, or name one with `runtime`")]

@@ -4,6 +4,21 @@
 //! difference. The latest set wins, so a slow follower misses nothing but history. A resolver says who exists; whether
 //! they work is found out by whoever connects to them.
 //!
+//! [`Fixed`] knows its list beforehand, [`Dns`](crate::dns::Dns) asks nameservers, and [`Remembered`] makes another survive a
+//! restart without them. A pool takes any of them; started on its own, one is a [`Resolver`], which several pools can share:
+//!
+//! ```
+//! use carom::resolver::{Change, Fixed, Resolver};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let resolver = Resolver::start(Fixed::parse(["127.0.0.1:2020"], 80)?)?;
+//! let mut changes = resolver.changes();
+//! let Some(Change::Insert(backend)) = changes.next().await else { panic!() };
+//! assert_eq!(backend.to_string(), "127.0.0.1:2020");
+//! # Ok(()) }
+//! ```
+//!
 //! Write one by implementing [`Resolve`]:
 //!
 //! ```
@@ -25,16 +40,30 @@
 //! }
 //! ```
 
+mod changes;
 mod fixed;
+mod handle;
+mod key;
+pub(crate) mod name;
+mod publisher;
+mod remembered;
 
-pub use fixed::Fixed;
+pub use carom_core::resolver::{Detail, Via};
+pub use changes::{Change, Changes};
+pub use fixed::{Fixed, FixedError};
+#[allow(unused_imports)] // for DNS alone
+pub(crate) use handle::WeakResolver;
+pub use handle::{Resolver, StartError, Stopped};
+pub use key::BackendKey;
+pub use name::InputError;
+pub use publisher::Publisher;
+pub use remembered::Remembered;
 
 use crate::Backend;
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::watch;
 
 /// Finds out who serves, and publishes it.
 pub trait Resolve: Send + 'static {
@@ -44,6 +73,14 @@ pub trait Resolve: Send + 'static {
 }
 
 /// Where a resolver is.
+///
+/// ```text
+///  Starting ----> Running ----+
+///     |              ^        |  stop, or nobody holds it any more
+///     +--> Failed ---+        +----> Stopping ----> Stopped
+///             |               |
+///             +---------------+
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResolverState {
@@ -53,6 +90,10 @@ pub enum ResolverState {
     Running,
     /// It has never answered, and its attempts failed.
     Failed,
+    /// It was told to stop.
+    Stopping,
+    /// It has stopped. What it said last stays, and grows old.
+    Stopped,
 }
 
 /// What a resolver knows.
@@ -63,56 +104,32 @@ pub struct Resolution {
     pub state: ResolverState,
     /// Who serves.
     pub backends: Arc<[Backend]>,
+    /// Where each backend is known from, in the same order, if the resolver says so: DNS does. A change of these alone is
+    /// not published.
+    pub details: Arc<[Detail]>,
     /// Its latest trouble, if it has not succeeded since.
     pub last_error: Option<Arc<dyn Error + Send + Sync>>,
     /// Since when the backends may be out of date.
     pub stale_since: Option<Instant>,
+    /// Whether everything there is to ask has been tried. A set may be published before, when some of it is slow.
+    pub complete: bool,
 }
 
 impl Resolution {
     fn unknown() -> Resolution {
-        Resolution { state: ResolverState::Starting, backends: Arc::new([]), last_error: None, stale_since: None }
-    }
-}
-
-/// Where a resolver puts what it knows.
-#[derive(Debug)]
-pub struct Publisher {
-    sender: watch::Sender<Resolution>,
-}
-
-impl Publisher {
-    pub(crate) fn new() -> (Publisher, watch::Receiver<Resolution>) {
-        let (sender, receiver) = watch::channel(Resolution::unknown());
-        (Publisher { sender }, receiver)
-    }
-
-    /// The whole current set. It may be empty: then nobody serves, which is an answer too.
-    pub fn publish(&self, backends: impl IntoIterator<Item = Backend>) {
-        self.sender.send_replace(Resolution {
-            state: ResolverState::Running,
-            backends: backends.into_iter().collect(),
+        Resolution {
+            state: ResolverState::Starting,
+            backends: Arc::new([]),
+            details: Arc::new([]),
             last_error: None,
             stale_since: None,
-        });
+            complete: false,
+        }
     }
+}
 
-    /// Finding out failed. What was known stays, as stale; a resolver that never knew anything has failed.
-    pub fn fail(&self, error: impl Into<Box<dyn Error + Send + Sync>>) {
-        let error: Arc<dyn Error + Send + Sync> = error.into().into();
-        self.sender.send_modify(|resolution| {
-            resolution.last_error = Some(error);
-            match resolution.state {
-                ResolverState::Starting | ResolverState::Failed => resolution.state = ResolverState::Failed,
-                ResolverState::Running => {
-                    resolution.stale_since.get_or_insert_with(crate::clock::now);
-                }
-            }
-        });
-    }
-
-    /// Resolves when nobody follows any more.
-    pub async fn abandoned(&self) {
-        self.sender.closed().await;
-    }
+/// Whether two lists are the same, in priority and weight too.
+fn are_the_same(some: &[Backend], others: &[Backend]) -> bool {
+    let figures = |backend: &Backend| (backend.priority(), backend.weight());
+    some == others && some.iter().map(figures).eq(others.iter().map(figures))
 }

@@ -230,6 +230,14 @@ impl Machine {
         &self.published
     }
 
+    /// Whether it wants to know this, now or later.
+    pub fn wants(&self, question: &Question) -> bool {
+        match question.kind {
+            Kind::Srv => self.srv.is_some_and(|id| self.lookups[&id].question == *question),
+            Kind::Aaaa | Kind::A => self.hosts.contains_key(&question.name),
+        }
+    }
+
     fn policy(&self, kind: Kind) -> &Policy {
         self.options.recovery.for_dns(kind == Kind::Srv)
     }

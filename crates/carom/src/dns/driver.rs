@@ -1,0 +1,234 @@
+//! The driver: one task per resolver that asks what the machine wants to know and publishes what it concludes.
+
+use super::bootstrap::Bootstrap;
+use super::error::{BootstrapError, DnsError, LookupError};
+use super::lookup::{Ended, Way, lookup};
+use super::nameservers::Preferred;
+use super::options::Nameservers;
+use super::system::{Configuration, Files, has_ipv6};
+use super::{Dns, Ipv6};
+use crate::clock;
+use crate::resolver::{Publisher, Resolution, ResolverState};
+use crate::seed::seed;
+use carom_core::resolver::{Action, AskId, Machine, Question, State};
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::{AbortHandle, JoinError, JoinSet};
+
+/// How long what the system says of nameservers and of IPv6 is believed.
+const SYSTEM_TTL: Duration = Duration::from_secs(60);
+
+pub(super) struct Driver {
+    machine: Machine,
+    publisher: Publisher,
+    service: Arc<str>,
+    servers: Servers,
+    files: Arc<Files>,
+    port: u16,
+    absolute: bool,
+    ipv6: Ipv6,
+    way: Option<(Arc<Way>, Instant)>,
+    preferred: Arc<Preferred>,
+    asking: JoinSet<(AskId, Question, Ended)>,
+    by_ask: HashMap<AskId, AbortHandle>,
+    /// Why each question ended badly, if it did.
+    causes: BTreeMap<Question, Arc<LookupError>>,
+}
+
+/// Whom to ask.
+enum Servers {
+    System,
+    Given(Vec<SocketAddr>),
+    /// Those that a resolver of their own has found.
+    Named(Bootstrap),
+    /// Those found by this very resolver, and the system's.
+    Own,
+}
+
+impl Driver {
+    /// Everything, from finding the nameservers on. Ends only by being dropped.
+    pub(super) async fn run(dns: Dns, publisher: Publisher) {
+        let Dns { mut options, nameservers, own, files, port, absolute, ipv6, service } = dns;
+        let servers = match nameservers {
+            Nameservers::System if own => Servers::Own,
+            Nameservers::System => Servers::System,
+            Nameservers::Given(servers) => Servers::Given(servers),
+            Nameservers::Named(named) => {
+                let mut bootstrap = Bootstrap::share(&named, &options, &files, port, ipv6);
+                wait_for(&mut bootstrap, &publisher).await;
+                Servers::Named(bootstrap)
+            }
+        };
+        options.ipv6 = match ipv6 {
+            Ipv6::Auto => tokio::task::spawn_blocking(has_ipv6).await.unwrap_or(true),
+            Ipv6::Always => true,
+            Ipv6::Never => false,
+        };
+        let machine = match Machine::new(options, seed(), clock::now()) {
+            Ok(machine) => machine,
+            Err(error) => return publisher.fail(error),
+        };
+        let driver = Driver {
+            machine,
+            publisher,
+            service,
+            servers,
+            files,
+            port,
+            absolute,
+            ipv6,
+            way: None,
+            preferred: Arc::default(),
+            asking: JoinSet::new(),
+            by_ask: HashMap::new(),
+            causes: BTreeMap::new(),
+        };
+        driver.drive().await;
+    }
+
+    async fn drive(mut self) {
+        loop {
+            self.machine.handle_timeout(clock::now());
+            while let Some(action) = self.machine.poll_action() {
+                self.perform(action).await;
+            }
+            let wake_at = self.machine.next_timeout().unwrap_or_else(|| clock::now() + Duration::from_secs(86_400));
+            tokio::select! {
+                Some(ended) = self.asking.join_next() => {
+                    self.ended(ended);
+                    while let Some(ended) = self.asking.try_join_next() {
+                        self.ended(ended);
+                    }
+                }
+                () = changed(&mut self.servers) => {
+                    self.way = None;
+                    self.machine.handle_restored(clock::now());
+                }
+                () = tokio::time::sleep_until(wake_at.into()) => {}
+            }
+        }
+    }
+
+    async fn perform(&mut self, action: Action) {
+        match action {
+            Action::Ask { id, question, timeout } => {
+                let way = self.way().await;
+                let task = async move {
+                    let ended = lookup(way, question.clone(), timeout).await;
+                    (id, question, ended)
+                };
+                self.by_ask.insert(id, self.asking.spawn(task));
+            }
+            Action::Cancel(id) => {
+                if let Some(task) = self.by_ask.remove(&id) {
+                    task.abort();
+                }
+            }
+            Action::Publish => self.publish(),
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(AskId, Question, Ended), JoinError>) {
+        // One that was cancelled is of no interest; the machine has forgotten it.
+        let Ok((id, question, (answer, error))) = ended else { return };
+        self.by_ask.remove(&id);
+        match error {
+            Some(error) => {
+                tracing::debug!(service = &*self.service, %error, "a question ended badly");
+                self.causes.insert(question, Arc::new(error));
+            }
+            None => {
+                self.causes.remove(&question);
+            }
+        }
+        self.machine.handle_answer(clock::now(), id, answer);
+    }
+
+    fn publish(&mut self) {
+        let known = self.machine.resolution();
+        // What nobody asks any more is nothing to remember.
+        self.causes.retain(|question, _| self.machine.wants(question));
+        let causes: Vec<_> =
+            known.troubles.iter().filter_map(|question| self.causes.get(question)).map(Arc::clone).collect();
+        let last_error = (!causes.is_empty()).then(|| Arc::new(DnsError::new(Arc::clone(&self.service), causes)) as _);
+        let state = match known.state {
+            State::Starting => ResolverState::Starting,
+            State::Running => ResolverState::Running,
+            State::Failed => ResolverState::Failed,
+        };
+        self.publisher.relay(Resolution {
+            state,
+            backends: Arc::clone(&known.backends),
+            details: Arc::clone(&known.details),
+            last_error,
+            stale_since: known.stale_since,
+            complete: known.complete,
+        });
+        if let Servers::Own = self.servers {
+            self.way = None;
+        }
+    }
+
+    /// Whom to ask and how, as of at most a minute ago.
+    async fn way(&mut self) -> Arc<Way> {
+        let now = clock::now();
+        if let Some((way, until)) = &self.way
+            && now < *until
+        {
+            return Arc::clone(way);
+        }
+        let configuration = match &mut self.servers {
+            Servers::Given(servers) => Configuration::given(servers.clone()),
+            Servers::Named(bootstrap) => Configuration::given(bootstrap.nameservers()),
+            Servers::System => self.system().await,
+            Servers::Own => {
+                let mut configuration = self.system().await;
+                let found = self.machine.resolution().backends.iter().map(|backend| backend.socket_addr());
+                configuration.nameservers.splice(..0, found);
+                configuration
+            }
+        };
+        if self.ipv6 == Ipv6::Auto && self.way.is_some() {
+            let ipv6 = tokio::task::spawn_blocking(has_ipv6).await.unwrap_or(true);
+            self.machine.set_ipv6(now, ipv6);
+        }
+        let hosts = self.files.hosts.as_path().into();
+        let way = Way { configuration, preferred: Arc::clone(&self.preferred), hosts, absolute: self.absolute };
+        let way = Arc::new(way);
+        self.way = Some((Arc::clone(&way), now + SYSTEM_TTL));
+        way
+    }
+
+    async fn system(&self) -> Configuration {
+        let (files, port) = (Arc::clone(&self.files), self.port);
+        let read = tokio::task::spawn_blocking(move || Configuration::read(&files.resolv_conf, port)).await;
+        read.unwrap_or_else(|_| Configuration::given(Vec::new()))
+    }
+}
+
+/// Waits until nameservers are known; a failure to find them is this resolver's failure.
+async fn wait_for(bootstrap: &mut Bootstrap, publisher: &Publisher) {
+    loop {
+        let known = bootstrap.resolution.borrow_and_update().clone();
+        match known.state {
+            ResolverState::Running => return,
+            ResolverState::Starting => {}
+            ResolverState::Failed | ResolverState::Stopping | ResolverState::Stopped => {
+                publisher.fail(BootstrapError { name: Arc::clone(&bootstrap.name), cause: known.last_error });
+            }
+        }
+        if bootstrap.resolution.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Resolves when other nameservers have been found.
+async fn changed(servers: &mut Servers) {
+    match servers {
+        Servers::Named(bootstrap) => bootstrap.changed().await,
+        Servers::System | Servers::Given(_) | Servers::Own => std::future::pending().await,
+    }
+}

@@ -1,0 +1,140 @@
+//! What a DNS message says, in the machine's words.
+
+use carom_core::resolver::{Answer, Kind, Target};
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::{DNSClass, Name, RData, Record};
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a message says.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// This.
+    Answer(Answer),
+    /// That the name is another name for this one, of which it says nothing; good for so long.
+    Alias(Name, Duration),
+    /// That something is wrong: the code, as DNS numbers them.
+    Code(u16),
+}
+
+/// Reads a response to a question.
+pub(super) fn interpret(message: &Message, name: &Name, kind: Kind) -> Said {
+    let code = message.metadata.response_code;
+    match code {
+        ResponseCode::NoError => {}
+        ResponseCode::NXDomain => return Said::Answer(Answer::Nothing { exists: false, ttl: negative_ttl(message) }),
+        _ => return Said::Code(code.into()),
+    }
+    let (name, alias_ttl) = follow_aliases(message, name);
+    let records: Vec<_> = answers(message).filter(|record| record.name == name).collect();
+    let said = match kind {
+        Kind::Srv => targets(message, &records, alias_ttl),
+        Kind::Aaaa | Kind::A => addresses(&records, kind, alias_ttl),
+    };
+    match (said, alias_ttl) {
+        (Some(answer), _) => Said::Answer(answer),
+        (None, Some(ttl)) if negative_ttl(message).is_none() => Said::Alias(name, ttl),
+        (None, _) => Said::Answer(Answer::Nothing { exists: true, ttl: negative_ttl(message) }),
+    }
+}
+
+/// Where the aliases in the answer lead, and how long they are good for if there are any.
+fn follow_aliases(message: &Message, name: &Name) -> (Name, Option<Duration>) {
+    let (mut name, mut least) = (name.clone(), None);
+    let mut seen = HashSet::from([name.to_lowercase()]);
+    // Each step takes another record, so that a loop of aliases ends where it began.
+    while let Some((alias, record_ttl)) = answers(message).find_map(|record| match &record.data {
+        RData::CNAME(alias) if record.name == name => Some((alias.0.clone(), ttl(record))),
+        _ => None,
+    }) {
+        if !seen.insert(alias.to_lowercase()) {
+            break;
+        }
+        least = Some(least.map_or(record_ttl, |least: Duration| least.min(record_ttl)));
+        name = alias;
+    }
+    (name, least)
+}
+
+fn targets(message: &Message, records: &[&Record], alias_ttl: Option<Duration>) -> Option<Answer> {
+    let services: Vec<_> = records
+        .iter()
+        .filter_map(|record| match &record.data {
+            RData::SRV(srv) => Some((srv, ttl(record))),
+            _ => None,
+        })
+        .collect();
+    let mut least = services.iter().map(|(_, ttl)| *ttl).chain(alias_ttl).min()?;
+    let targets: Vec<_> = services
+        .into_iter()
+        .filter(|(srv, _)| !srv.target.is_root())
+        .map(|(srv, _)| Target {
+            priority: srv.priority,
+            name: readable(&srv.target),
+            port: srv.port,
+            weight: srv.weight,
+        })
+        .collect();
+    if targets.is_empty() {
+        // Without SRV records there is nothing to say; with only the root as target there is.
+        let only_root = records.iter().any(|record| matches!(record.data, RData::SRV(_)));
+        return only_root.then_some(Answer::NotOffered { ttl: least });
+    }
+    let names: HashSet<_> = targets.iter().map(|target| Arc::clone(&target.name)).collect();
+    let mut additional = Vec::new();
+    for record in message.additionals.iter().filter(|record| record.dns_class == DNSClass::IN) {
+        let Some(address) = address(record) else { continue };
+        let name = readable(&record.name);
+        if names.contains(&name) {
+            additional.push((name, address));
+            least = least.min(ttl(record));
+        }
+    }
+    Some(Answer::Targets { targets, additional, ttl: least })
+}
+
+fn addresses(records: &[&Record], kind: Kind, alias_ttl: Option<Duration>) -> Option<Answer> {
+    let wanted = |address: &IpAddr| address.is_ipv4() == (kind == Kind::A);
+    let found: Vec<_> =
+        records.iter().filter_map(|record| Some((address(record).filter(wanted)?, ttl(record)))).collect();
+    let least = found.iter().map(|(_, ttl)| *ttl).min()?;
+    let ttl = alias_ttl.map_or(least, |alias_ttl| alias_ttl.min(least));
+    Some(Answer::Addresses { addresses: found.into_iter().map(|(address, _)| address).collect(), ttl })
+}
+
+fn answers(message: &Message) -> impl Iterator<Item = &Record> {
+    message.answers.iter().filter(|record| record.dns_class == DNSClass::IN)
+}
+
+fn address(record: &Record) -> Option<IpAddr> {
+    match &record.data {
+        RData::A(address) => Some(IpAddr::V4(address.0)),
+        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+        _ => None,
+    }
+}
+
+/// How long "there is nothing" holds: the lower of the SOA record's TTL and its minimum (RFC 2308).
+fn negative_ttl(message: &Message) -> Option<Duration> {
+    message.authorities.iter().find_map(|record| match &record.data {
+        RData::SOA(soa) => Some(ttl(record).min(seconds(soa.minimum))),
+        _ => None,
+    })
+}
+
+fn ttl(record: &Record) -> Duration {
+    seconds(record.ttl)
+}
+
+/// A TTL with its highest bit set counts as zero (RFC 2181).
+fn seconds(ttl: u32) -> Duration {
+    Duration::from_secs(if ttl > i32::MAX as u32 { 0 } else { ttl.into() })
+}
+
+/// Lower case, without the dot at the end.
+fn readable(name: &Name) -> Arc<str> {
+    let text = name.to_lowercase().to_ascii();
+    text.strip_suffix('.').unwrap_or(&text).into()
+}

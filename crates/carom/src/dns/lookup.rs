@@ -1,0 +1,140 @@
+//! A lookup: one question from start to end, through the hosts file, the search list, the nameservers and aliases.
+
+use super::error::{LookupError, Reason};
+use super::interpret::Said;
+use super::nameservers::{Preferred, ask_any};
+use super::system::{Configuration, in_hosts};
+use carom_core::resolver::{Answer, Kind, Question};
+use hickory_proto::rr::Name;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Aliases that are followed from server to server.
+const MOST_ALIASES: usize = 8;
+/// How long what the hosts file says is believed.
+const HOSTS_TTL: Duration = Duration::from_secs(60);
+
+/// Whom to ask and how.
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) configuration: Configuration,
+    pub(super) preferred: Arc<Preferred>,
+    pub(super) hosts: Arc<Path>,
+    /// The name whose search is ruled out by a dot at its end, if it had one.
+    pub(super) absolute: bool,
+}
+
+/// How a question ended: what the machine is told, and what people are told when it ended badly.
+pub(super) type Ended = (Answer, Option<LookupError>);
+
+/// Asks one question. Ends by the deadline; dropping it ends it earlier.
+pub(super) async fn lookup(way: Arc<Way>, question: Question, timeout: Duration) -> Ended {
+    if question.kind != Kind::Srv
+        && let Some(answer) = look_in_hosts(&way.hosts, &question).await
+    {
+        let error = matches!(answer, Answer::Nothing { .. }).then(|| LookupError::new(question, Vec::new()));
+        return (answer, error);
+    }
+    let began = Instant::now();
+    let asking = Asking { way: &way, kind: question.kind, began, deadline: began + timeout };
+    let mut ended = None;
+    for candidate in way.configuration.candidates(&question.name, way.absolute) {
+        let (answer, reasons) = asking.follow(&candidate).await;
+        let negative = matches!(answer, Answer::Nothing { .. });
+        // What the name itself brought is told, not what its like in other domains did.
+        if !negative || candidate == *question.name || ended.is_none() {
+            ended = Some((answer, reasons));
+        }
+        if !negative {
+            break;
+        }
+    }
+    let (answer, reasons) = ended.unwrap_or((Answer::Trouble, vec![Reason::NoNameservers]));
+    let error = (!reasons.is_empty()).then(|| LookupError::new(question, reasons));
+    (answer, error)
+}
+
+struct Asking<'a> {
+    way: &'a Way,
+    kind: Kind,
+    began: Instant,
+    deadline: Instant,
+}
+
+impl Asking<'_> {
+    /// Asks for a name and for what it is an alias of.
+    async fn follow(&self, name: &str) -> (Answer, Vec<Reason>) {
+        let mut name = match Name::from_ascii(name) {
+            Ok(mut name) => {
+                name.set_fqdn(true);
+                name
+            }
+            Err(error) => return (Answer::Trouble, vec![Reason::Name(error.to_string())]),
+        };
+        let mut least: Option<Duration> = None;
+        let Configuration { nameservers, .. } = &self.way.configuration;
+        for _ in 0..MOST_ALIASES {
+            let asked = ask_any(nameservers, &self.way.preferred, &name, self.kind, self.began, self.deadline).await;
+            match asked {
+                Ok((server, Said::Answer(answer))) => return self.answered(server, at_most(answer, least)),
+                Ok((_, Said::Alias(alias, ttl))) => {
+                    least = Some(least.map_or(ttl, |least| least.min(ttl)));
+                    name = alias;
+                }
+                Ok((server, Said::Code(code))) => return (Answer::Trouble, vec![Reason::Code { server, code }]),
+                Err(reasons) => return (verdict(&reasons), reasons),
+            }
+        }
+        (Answer::Trouble, vec![Reason::Aliases(MOST_ALIASES)])
+    }
+
+    fn answered(&self, server: SocketAddr, answer: Answer) -> (Answer, Vec<Reason>) {
+        let reasons = match &answer {
+            Answer::Nothing { exists: true, .. } => vec![Reason::NoRecords { server, kind: self.kind }],
+            Answer::Nothing { exists: false, .. } => vec![Reason::Code { server, code: 3 }],
+            Answer::NotOffered { .. } => vec![Reason::NotOffered { server }],
+            _ => Vec::new(),
+        };
+        (answer, reasons)
+    }
+}
+
+/// An answer found through aliases is good for no longer than they are.
+fn at_most(answer: Answer, least: Option<Duration>) -> Answer {
+    match (answer, least) {
+        (Answer::Addresses { addresses, ttl }, Some(least)) => Answer::Addresses { addresses, ttl: ttl.min(least) },
+        (Answer::Targets { targets, additional, ttl }, Some(least)) => {
+            Answer::Targets { targets, additional, ttl: ttl.min(least) }
+        }
+        (answer, _) => answer,
+    }
+}
+
+/// What it means that no nameserver gave an answer: those that spoke decide if they agree.
+fn verdict(reasons: &[Reason]) -> Answer {
+    let mut codes = reasons.iter().filter_map(|reason| match reason {
+        Reason::Code { code, .. } => Some(*code),
+        _ => None,
+    });
+    let Some(code) = codes.next().filter(|first| codes.all(|code| code == *first)) else { return Answer::Trouble };
+    match code {
+        4 => Answer::NotImplemented,
+        5 => Answer::Refused,
+        _ => Answer::Trouble,
+    }
+}
+
+async fn look_in_hosts(hosts: &Arc<Path>, question: &Question) -> Option<Answer> {
+    let (path, name) = (Arc::clone(hosts), Arc::clone(&question.name));
+    let found = tokio::task::spawn_blocking(move || in_hosts(&path, &name)).await.ok()??;
+    let wanted = found.into_iter().filter(|address| address.is_ipv4() == (question.kind == Kind::A));
+    let addresses: Vec<_> = wanted.collect();
+    Some(if addresses.is_empty() {
+        Answer::Nothing { exists: true, ttl: Some(HOSTS_TTL) }
+    } else {
+        Answer::Addresses { addresses, ttl: HOSTS_TTL }
+    })
+}

@@ -1,0 +1,99 @@
+//! One question to several nameservers: the one that answered last first, the others when it fails or takes long.
+
+use super::error::Reason;
+use super::exchange::{Rejected, ask};
+use super::interpret::{Said, interpret};
+use carom_core::resolver::Kind;
+use hickory_proto::rr::{Name, RecordType};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a nameserver is asked alone before the next is asked as well.
+const HEAD_START: Duration = Duration::from_millis(300);
+
+/// Which nameserver answered last: an index into whatever list there is.
+#[derive(Debug, Default)]
+pub(super) struct Preferred(AtomicUsize);
+
+/// Asks until one of them gives an answer: records, or that there are none. What the others said is among the reasons when
+/// none does, with one reason each.
+pub(super) async fn ask_any(
+    servers: &[SocketAddr],
+    preferred: &Preferred,
+    name: &Name,
+    kind: Kind,
+    began: Instant,
+    deadline: Instant,
+) -> Result<(SocketAddr, Said), Vec<Reason>> {
+    if servers.is_empty() {
+        return Err(vec![Reason::NoNameservers]);
+    }
+    let first = preferred.0.load(Ordering::Relaxed) % servers.len();
+    let mut waiting = (first..servers.len()).chain(0..first);
+    // Dropped, it ends them all.
+    let mut asking = JoinSet::new();
+    let mut under_way: BTreeMap<usize, Rejected> = BTreeMap::new();
+    let mut reasons = Vec::new();
+    let mut next_at = Instant::now();
+    loop {
+        if next_at <= Instant::now() || under_way.is_empty() {
+            match waiting.next() {
+                Some(i) => {
+                    let (server, name, rejected) = (servers[i], name.clone(), Rejected::default());
+                    under_way.insert(i, rejected.clone());
+                    asking.spawn(async move { (i, ask(server, &name, record_type(kind), &rejected).await) });
+                    next_at = Instant::now() + HEAD_START;
+                }
+                None if under_way.is_empty() => return Err(reasons),
+                None => next_at = deadline,
+            }
+        }
+        tokio::select! {
+            Some(ended) = asking.join_next() => {
+                // Only aborting makes it fail, and nothing here aborts.
+                let Ok((i, response)) = ended else { continue };
+                under_way.remove(&i);
+                let server = servers[i];
+                match response.map(|message| interpret(&message, name, kind)) {
+                    Ok(Said::Code(code)) => reasons.push(Reason::Code { server, code }),
+                    Ok(said) => {
+                        preferred.0.store(i, Ordering::Relaxed);
+                        return Ok((server, said));
+                    }
+                    Err(reason) => reasons.push(reason),
+                }
+                next_at = Instant::now();
+            }
+            () = sleep_until(next_at.min(deadline)) => {
+                if Instant::now() >= deadline {
+                    reasons.extend(under_way.into_iter().map(|(i, rejected)| out_of_time(servers[i], began, &rejected)));
+                    return Err(reasons);
+                }
+            }
+        }
+    }
+}
+
+fn out_of_time(server: SocketAddr, began: Instant, rejected: &Rejected) -> Reason {
+    match rejected.take() {
+        Some(problem) => Reason::Unreadable { server, problem },
+        None => Reason::TimedOut { server, within: round(began.elapsed()) },
+    }
+}
+
+/// To be read: 2.0007319s is 2s.
+fn round(time: Duration) -> Duration {
+    Duration::from_millis((time.as_micros() as u64 + 500) / 1000)
+}
+
+fn record_type(kind: Kind) -> RecordType {
+    match kind {
+        Kind::Srv => RecordType::SRV,
+        Kind::Aaaa => RecordType::AAAA,
+        Kind::A => RecordType::A,
+    }
+}

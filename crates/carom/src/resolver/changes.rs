@@ -1,0 +1,101 @@
+//! Changes: the difference between what a resolver said before and what it says now.
+
+use super::{BackendKey, Resolution};
+use crate::Backend;
+use futures_core::Stream;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::watch;
+
+/// A backend came or went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It serves now.
+    Insert(Backend),
+    /// It does not any more.
+    Remove(BackendKey),
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Option<watch::Receiver<Resolution>>> + Send>>;
+
+/// The changes of a resolver, from nothing to what it knows and on from there; see [`Resolver::changes`](super::Resolver::changes).
+///
+/// It is a [`Stream`], and has [`next`](Changes::next) for those who want nothing but that. What is removed is told before
+/// what is inserted. A reader who is slow misses history, not the outcome. It ends when the resolver has stopped.
+pub struct Changes {
+    waiting: Option<Waiting>,
+    known: Arc<[Backend]>,
+    ready: VecDeque<Change>,
+}
+
+impl Changes {
+    pub(super) fn new(mut resolution: watch::Receiver<Resolution>) -> Changes {
+        resolution.mark_changed();
+        Changes { waiting: Some(wait(resolution)), known: Arc::new([]), ready: VecDeque::new() }
+    }
+
+    /// The next change, or `None` when there will be none. Cancelling it loses nothing.
+    pub async fn next(&mut self) -> Option<Change> {
+        std::future::poll_fn(|context| self.poll_change(context)).await
+    }
+
+    fn poll_change(&mut self, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Poll::Ready(Some(change));
+            }
+            let Some(waiting) = &mut self.waiting else { return Poll::Ready(None) };
+            let Poll::Ready(changed) = waiting.as_mut().poll(context) else { return Poll::Pending };
+            let Some(mut resolution) = changed else {
+                self.waiting = None;
+                return Poll::Ready(None);
+            };
+            let backends = Arc::clone(&resolution.borrow_and_update().backends);
+            self.waiting = Some(wait(resolution));
+            self.compare(backends);
+        }
+    }
+
+    fn compare(&mut self, now: Arc<[Backend]>) {
+        let before = std::mem::replace(&mut self.known, now);
+        if Arc::ptr_eq(&before, &self.known) {
+            return;
+        }
+        let (old, new): (HashSet<_>, HashSet<_>) = (before.iter().collect(), self.known.iter().collect());
+        let gone = before.iter().filter(|backend| !new.contains(backend));
+        self.ready.extend(gone.map(|backend| Change::Remove(BackendKey::of(backend))));
+        let mut told = HashSet::new();
+        let come = self.known.iter().filter(|backend| !old.contains(backend) && told.insert(*backend));
+        self.ready.extend(come.cloned().map(Change::Insert));
+    }
+}
+
+/// Gives the receiver back when there is something new, or `None` when there will not be.
+fn wait(mut resolution: watch::Receiver<Resolution>) -> Waiting {
+    Box::pin(async move {
+        if resolution.has_changed().is_ok_and(|changed| changed) {
+            return Some(resolution);
+        }
+        if resolution.borrow().state == super::ResolverState::Stopped {
+            return None;
+        }
+        resolution.changed().await.is_ok().then_some(resolution)
+    })
+}
+
+impl Stream for Changes {
+    type Item = Change;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        self.poll_change(context)
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("known", &self.known.len()).field("ready", &self.ready.len()).finish()
+    }
+}

@@ -1,0 +1,195 @@
+//! The handle: a resolver that has been started, for as many holders as like.
+
+use super::{Changes, Publisher, Resolution, Resolve, ResolverState};
+use crate::Backend;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+/// A resolver that runs, held by whoever follows it. Cheap to clone; it stops when told to, or with its last holder.
+///
+/// A pool takes one like any other resolver: `.resolver(resolver.clone())`. Closing the pool only lets go of it.
+#[derive(Clone)]
+pub struct Resolver {
+    running: Arc<Running>,
+    resolution: watch::Receiver<Resolution>,
+}
+
+#[derive(Debug)]
+struct Running {
+    sender: watch::Sender<Resolution>,
+    stop: Arc<Notify>,
+}
+
+impl Resolver {
+    /// Starts a resolver, on the tokio runtime that this is called in.
+    ///
+    /// # Errors
+    /// When there is no runtime here.
+    pub fn start(resolve: impl Resolve) -> Result<Resolver, StartError> {
+        Ok(Resolver::start_on(&Handle::try_current().map_err(|_| StartError)?, resolve))
+    }
+
+    /// Starts a resolver on a runtime.
+    pub fn start_on(runtime: &Handle, resolve: impl Resolve) -> Resolver {
+        let (sender, resolution) = watch::channel(Resolution::unknown());
+        let stop = Arc::new(Notify::new());
+        let publisher = Publisher::over(sender.clone());
+        let (ends, told) = (End(sender.clone()), Arc::clone(&stop));
+        runtime.spawn(async move {
+            let _ends = ends;
+            let run = async {
+                resolve.run(publisher).await;
+                std::future::pending::<()>().await;
+            };
+            // Dropping `run` ends it wherever it is: in a lookup, in a sleep.
+            tokio::select! {
+                biased;
+                () = told.notified() => {}
+                () = run => {}
+            }
+        });
+        Resolver { running: Arc::new(Running { sender, stop }), resolution }
+    }
+
+    /// Where it is.
+    pub fn state(&self) -> ResolverState {
+        self.resolution.borrow().state
+    }
+
+    /// Who serves, as far as is known.
+    pub fn backends(&self) -> Arc<[Backend]> {
+        Arc::clone(&self.resolution.borrow().backends)
+    }
+
+    /// Its latest trouble, if it has not succeeded since.
+    pub fn last_error(&self) -> Option<Arc<dyn Error + Send + Sync>> {
+        self.resolution.borrow().last_error.clone()
+    }
+
+    /// Everything it knows.
+    pub fn resolution(&self) -> Resolution {
+        self.resolution.borrow().clone()
+    }
+
+    /// Waits until it is in this state, and says what it knows then. Cancelling is harmless.
+    ///
+    /// # Errors
+    /// When it has stopped, and that was not what was waited for.
+    pub async fn wait_for(&self, state: ResolverState) -> Result<Resolution, Stopped> {
+        self.wait_until(|resolution| resolution.state == state).await
+    }
+
+    /// Waits until it knows something that is as wanted. Cancelling is harmless.
+    ///
+    /// # Errors
+    /// When it has stopped before.
+    pub async fn wait_until(&self, wanted: impl Fn(&Resolution) -> bool) -> Result<Resolution, Stopped> {
+        let mut resolution = self.resolution.clone();
+        let found = resolution.wait_for(|known| wanted(known) || known.state == ResolverState::Stopped).await;
+        let known = found.map_err(|_| Stopped)?.clone();
+        if wanted(&known) { Ok(known) } else { Err(Stopped) }
+    }
+
+    /// What it knows, as changes: first everything there is, then what comes and goes.
+    pub fn changes(&self) -> Changes {
+        Changes::new(self.resolution.clone())
+    }
+
+    /// A receiver of everything it says, for those who want more than changes.
+    pub fn subscribe(&self) -> watch::Receiver<Resolution> {
+        self.resolution.clone()
+    }
+
+    /// Stops it, in the middle of whatever it does. What it knew stays readable. Stopping again does nothing.
+    pub fn stop(&self) {
+        self.running.stop();
+    }
+}
+
+impl Resolver {
+    /// A reference that does not keep it running.
+    pub(crate) fn downgrade(&self) -> WeakResolver {
+        WeakResolver { running: Arc::downgrade(&self.running), resolution: self.resolution.clone() }
+    }
+}
+
+/// A reference to a resolver that does not keep it running.
+#[derive(Debug)]
+pub(crate) struct WeakResolver {
+    running: Weak<Running>,
+    resolution: watch::Receiver<Resolution>,
+}
+
+impl WeakResolver {
+    pub(crate) fn upgrade(&self) -> Option<Resolver> {
+        Some(Resolver { running: self.running.upgrade()?, resolution: self.resolution.clone() })
+    }
+}
+
+/// Follows the other, and holds it for as long.
+impl Resolve for Resolver {
+    async fn run(self, publisher: Publisher) {
+        let mut resolution = self.resolution.clone();
+        loop {
+            let known = resolution.borrow_and_update().clone();
+            match known.state {
+                // What it said last has been passed on.
+                ResolverState::Stopping | ResolverState::Stopped => return,
+                ResolverState::Starting | ResolverState::Running | ResolverState::Failed => publisher.relay(known),
+            }
+            if resolution.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Running {
+    fn stop(&self) {
+        let stops = self.sender.send_if_modified(|resolution| match resolution.state {
+            ResolverState::Stopping | ResolverState::Stopped => false,
+            ResolverState::Starting | ResolverState::Running | ResolverState::Failed => {
+                resolution.state = ResolverState::Stopping;
+                true
+            }
+        });
+        if stops {
+            self.stop.notify_one();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// However the task ends, and be it with its runtime, the resolver has stopped then.
+struct End(watch::Sender<Resolution>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.send_modify(|resolution| resolution.state = ResolverState::Stopped);
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.resolution.borrow();
+        f.debug_struct("Resolver").field("state", &known.state).field("backends", &known.backends.len()).finish()
+    }
+}
+
+/// There is no tokio runtime here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no tokio runtime here: start inside one, or name one with `start_on`")]
+pub struct StartError;
+
+/// The resolver has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the resolver has stopped")]
+pub struct Stopped;

@@ -1,0 +1,219 @@
+//! Names of services as people write them: `[_service._proto.]name[:port]`, or an address.
+
+use super::fixed::split_port;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+
+/// Longer inputs are not quoted in full.
+const LONGEST_QUOTE: usize = 400;
+
+/// Input that names neither a service nor an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{input}`: {problem}")]
+pub struct InputError {
+    input: String,
+    problem: String,
+}
+
+impl InputError {
+    pub(crate) fn new(input: &str, problem: impl Into<String>) -> InputError {
+        // What comes from elsewhere may hold anything; it is shown in a form that is safe to print.
+        let mut quoted = String::new();
+        for (i, character) in input.chars().enumerate() {
+            if i == LONGEST_QUOTE {
+                let _ = write!(quoted, "... ({} characters)", input.chars().count());
+                break;
+            }
+            match character {
+                '`' | '\'' | '"' | '\\' => quoted.push(character),
+                other => quoted.extend(other.escape_debug()),
+            }
+        }
+        InputError { input: quoted, problem: problem.into() }
+    }
+}
+
+/// What an input names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Address(IpAddr, Option<u16>),
+    Name(ServiceName),
+}
+
+/// The name of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceName {
+    /// The leading labels with an underscore, as `_http._tcp`.
+    pub(crate) service: Option<String>,
+    /// The rest, in lower case and without a dot at its end.
+    pub(crate) domain: String,
+    /// It had a dot at its end: it is not to be looked for in other domains.
+    pub(crate) absolute: bool,
+    pub(crate) port: Option<u16>,
+}
+
+/// An address, or the name of a service.
+pub(crate) fn parse(input: &str) -> Result<Input, InputError> {
+    let refuse = |problem: String| InputError::new(input, problem);
+    if let Ok(address) = input.parse::<IpAddr>() {
+        return Ok(Input::Address(address, None));
+    }
+    if let Ok(address) = input.parse::<SocketAddr>()
+        && address.port() != 0
+    {
+        return Ok(Input::Address(address.ip(), Some(address.port())));
+    }
+    let (host, port) = split_port(input).map_err(refuse)?;
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(Input::Address(address, port));
+    }
+    if input.starts_with('[') {
+        return Err(refuse(format!("`{host}` in brackets is not an IPv6 address")));
+    }
+    let mut name = parse_name(host).map_err(refuse)?;
+    name.port = port;
+    Ok(Input::Name(name))
+}
+
+/// The labels of an SRV service, as `_http._tcp`.
+pub(crate) fn parse_service(service: &str) -> Result<String, InputError> {
+    let refuse = |problem: String| InputError::new(service, problem);
+    check_labels(service).map_err(refuse)?;
+    if !service.split('.').all(|label| label.starts_with('_') && label.len() > 1) {
+        return Err(InputError::new(service, "every label of a service begins with an underscore, as in `_http._tcp`"));
+    }
+    Ok(service.to_ascii_lowercase())
+}
+
+fn parse_name(host: &str) -> Result<ServiceName, String> {
+    if host.is_empty() {
+        return Err("the name is missing".to_owned());
+    }
+    let (host, absolute) = match host.strip_suffix('.') {
+        Some("") => return Err("the root is not a service".to_owned()),
+        Some(host) => (host, true),
+        None => (host, false),
+    };
+    check_labels(host)?;
+    let host = host.to_ascii_lowercase();
+    let labels: Vec<_> = host.split('.').collect();
+    let services = labels.iter().take_while(|label| label.starts_with('_')).count();
+    let (service, domain) = labels.split_at(services);
+    let Some(last) = domain.last() else {
+        return Err("there is a service, but no domain that offers it".to_owned());
+    };
+    if last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("this looks like an IPv4 address, but is none".to_owned());
+    }
+    let service = (services > 0).then(|| service.join("."));
+    Ok(ServiceName { service, domain: domain.join("."), absolute, port: None })
+}
+
+fn check_labels(name: &str) -> Result<(), String> {
+    if !name.is_ascii() {
+        return Err("only ASCII is a name for DNS: write the `xn--` form of it".to_owned());
+    }
+    if name.len() > 253 {
+        return Err(format!("a name has at most 253 characters, this one has {}", name.len()));
+    }
+    for label in name.split('.') {
+        if label.is_empty() {
+            return Err("a label is empty: there is nothing between two dots, or before the first".to_owned());
+        }
+        if label.len() > 63 {
+            return Err(format!("a label has at most 63 characters, `{label}` has {}", label.len()));
+        }
+        if let Some(bad) = label.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_')) {
+            return Err(format!("{bad:?} cannot be part of a name"));
+        }
+        if label.starts_with('-') || label.ends_with('-') {
+            return Err(format!("the label `{label}` begins or ends with a hyphen"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(input: &str) -> ServiceName {
+        match parse(input) {
+            Ok(Input::Name(name)) => name,
+            other => panic!("{input}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_with_and_without_a_service_and_a_port() {
+        let plain = ServiceName { service: None, domain: "db.example.com".into(), absolute: false, port: None };
+        assert_eq!(name("db.example.com"), plain);
+        assert_eq!(name("DB.Example.COM:5432"), ServiceName { port: Some(5432), ..plain.clone() });
+        assert_eq!(name("db.example.com."), ServiceName { absolute: true, ..plain.clone() });
+        let service = Some("_http._tcp".to_owned());
+        assert_eq!(name("_http._tcp.db.example.com:81"), ServiceName { service, port: Some(81), ..plain });
+        assert_eq!(name("localhost").domain, "localhost");
+    }
+
+    #[test]
+    fn addresses_in_every_form() {
+        let address = |text: &str, port| Input::Address(text.parse().unwrap(), port);
+        for (input, expected) in [
+            ("10.0.0.1", address("10.0.0.1", None)),
+            ("10.0.0.1:80", address("10.0.0.1", Some(80))),
+            ("::1", address("::1", None)),
+            ("fe80::1:2020", address("fe80::1:2020", None)),
+            ("[::1]", address("::1", None)),
+            ("[2001:DB8::1]:65535", address("2001:db8::1", Some(65535))),
+        ] {
+            assert_eq!(parse(input), Ok(expected), "{input}");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_quoted_and_explained() {
+        let long = "a".repeat(300);
+        for (input, problem) in [
+            ("db.example.com:70000", "the port 70000 is above 65535"),
+            ("db.example.com:", "the port is missing after the colon"),
+            ("db.example.com:0", "the port 0 cannot be connected to"),
+            ("db.example.com:80abc", "the port `80abc` is not a number"),
+            ("10.0.0.1:0", "the port 0 cannot be connected to"),
+            ("[::1", "the bracket is not closed"),
+            ("[::1]80", "`80` after the bracket is not a port"),
+            ("[db]:80", "`db` in brackets is not an IPv6 address"),
+            ("::1:80:zz", "an IPv6 address with a port is written in brackets, as [::1]:80"),
+            ("a..b", "a label is empty: there is nothing between two dots, or before the first"),
+            (".a", "a label is empty: there is nothing between two dots, or before the first"),
+            ("", "the name is missing"),
+            (":80", "the name is missing"),
+            (".", "the root is not a service"),
+            ("a b", "' ' cannot be part of a name"),
+            ("256.1.1.1", "this looks like an IPv4 address, but is none"),
+            ("_http._tcp", "there is a service, but no domain that offers it"),
+            ("-a.b", "the label `-a` begins or ends with a hyphen"),
+            ("b\u{fc}cher.example", "only ASCII is a name for DNS: write the `xn--` form of it"),
+            (&long, "a name has at most 253 characters, this one has 300"),
+        ] {
+            let error = parse(input).expect_err(input);
+            assert_eq!(error.to_string(), format!("`{input}`: {problem}"));
+        }
+        let label = format!("{}.example", "a".repeat(64));
+        assert!(parse(&label).unwrap_err().to_string().ends_with("has 64"));
+    }
+
+    #[test]
+    fn what_is_quoted_is_safe_to_print_and_short() {
+        let error = parse("a\u{1b}[2Jb\n").unwrap_err().to_string();
+        assert!(error.starts_with("`a\\u{1b}[2Jb\\n`"), "{error}");
+        assert!(parse(&"x".repeat(1_000_000)).unwrap_err().to_string().len() < 600);
+    }
+
+    #[test]
+    fn services_are_labels_with_underscores() {
+        assert_eq!(parse_service("_HTTP._tcp").as_deref(), Ok("_http._tcp"));
+        for bad in ["http._tcp", "", "_", "_http.", "_a b"] {
+            assert!(parse_service(bad).is_err(), "{bad}");
+        }
+    }
+}

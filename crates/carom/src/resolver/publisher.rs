@@ -1,0 +1,75 @@
+//! The publisher: where a resolver puts what it knows.
+
+use super::{Resolution, ResolverState, are_the_same};
+use crate::{Backend, clock};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::watch;
+
+/// Where a resolver puts what it knows.
+#[derive(Debug)]
+pub struct Publisher {
+    sender: watch::Sender<Resolution>,
+}
+
+impl Publisher {
+    pub(crate) fn new() -> (Publisher, watch::Receiver<Resolution>) {
+        let (sender, receiver) = watch::channel(Resolution::unknown());
+        (Publisher { sender }, receiver)
+    }
+
+    pub(super) fn over(sender: watch::Sender<Resolution>) -> Publisher {
+        Publisher { sender }
+    }
+
+    /// The whole current set. It may be empty: then nobody serves, which is an answer too. Saying the same again wakes nobody.
+    pub fn publish(&self, backends: impl IntoIterator<Item = Backend>) {
+        let backends: Arc<[Backend]> = backends.into_iter().collect();
+        self.relay(Resolution { state: ResolverState::Running, backends, complete: true, ..Resolution::unknown() });
+    }
+
+    /// A set that was true once, and has not been confirmed since the given moment.
+    pub fn publish_stale(&self, backends: impl IntoIterator<Item = Backend>, since: Instant) {
+        let backends: Arc<[Backend]> = backends.into_iter().collect();
+        let (state, stale_since) = (ResolverState::Running, Some(since));
+        self.relay(Resolution { state, backends, stale_since, complete: true, ..Resolution::unknown() });
+    }
+
+    /// Finding out failed. What was known stays, as stale; a resolver that never knew anything has failed.
+    pub fn fail(&self, error: impl Into<Box<dyn Error + Send + Sync>>) {
+        let error: Arc<dyn Error + Send + Sync> = error.into().into();
+        let mut resolution = self.sender.borrow().clone();
+        resolution.last_error = Some(error);
+        match resolution.state {
+            ResolverState::Starting => resolution.state = ResolverState::Failed,
+            ResolverState::Running => {
+                resolution.stale_since.get_or_insert_with(clock::now);
+            }
+            ResolverState::Failed | ResolverState::Stopping | ResolverState::Stopped => {}
+        }
+        self.relay(resolution);
+    }
+
+    /// Resolves when nobody follows any more.
+    pub async fn abandoned(&self) {
+        self.sender.closed().await;
+    }
+
+    /// Publishes it as it is, if it says anything new; a resolver that was stopped says nothing more.
+    pub(crate) fn relay(&self, new: Resolution) {
+        self.sender.send_if_modified(|old| {
+            if matches!(old.state, ResolverState::Stopping | ResolverState::Stopped) {
+                return false;
+            }
+            let nothing_new = old.state == new.state
+                && old.last_error.is_none()
+                && new.last_error.is_none()
+                && old.stale_since == new.stale_since
+                && old.complete == new.complete
+                && are_the_same(&old.backends, &new.backends);
+            *old = new;
+            !nothing_new
+        });
+    }
+}
