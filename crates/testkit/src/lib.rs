@@ -1,3 +1,4 @@
 //! Far sides for carom's own tests: made of memory where time is paused, of sockets where it is not.
 
 pub mod backends;
+pub mod dns;
