@@ -1,8 +1,7 @@
 //! From what a person typed to the resolver that fits.
 
 use super::{Dns, DnsOptions};
-use crate::resolver::name::{self, Input};
-use crate::resolver::{Fixed, InputError, Publisher, Resolve};
+use crate::resolver::{Fixed, Input, InputError, Publisher, Resolve};
 use std::net::SocketAddr;
 
 /// The resolver for an input: one backend for a literal address, DNS for a name.
@@ -41,7 +40,7 @@ impl Resolve for AnyResolver {
 /// assert!(error.to_string().starts_with("`api..example.com`: a label is empty"));
 /// ```
 pub fn resolver_for(input: &str, options: DnsOptions) -> Result<AnyResolver, InputError> {
-    match name::parse(input)? {
+    match input.parse()? {
         Input::Address(address, port) => {
             let port = port.unwrap_or(options.machine.default_port);
             Ok(AnyResolver::Fixed(Fixed::new([SocketAddr::new(address, port)])))

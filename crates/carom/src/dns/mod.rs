@@ -40,8 +40,7 @@ pub use error::{BootstrapError, DnsError, LookupError, Reason};
 pub use input::{AnyResolver, resolver_for};
 pub use options::{DnsOptions, Ipv6};
 
-use crate::resolver::name::{self, Input, ServiceName};
-use crate::resolver::{InputError, Publisher, Resolve};
+use crate::resolver::{Input, InputError, Publisher, Resolve, ServiceName};
 use carom_core::resolver::Options;
 use options::Nameservers;
 use std::sync::Arc;
@@ -69,7 +68,7 @@ impl Dns {
     /// # Errors
     /// When it is no such name, or an option makes no sense.
     pub fn new(service: &str, options: DnsOptions) -> Result<Dns, InputError> {
-        match name::parse(service)? {
+        match service.parse()? {
             Input::Name(name) => Dns::named(service, name, options),
             Input::Address(..) => Err(InputError::new(service, "is an address, and not looked up: `Fixed` takes it")),
         }
@@ -77,7 +76,7 @@ impl Dns {
 
     fn named(input: &str, name: ServiceName, options: DnsOptions) -> Result<Dns, InputError> {
         let DnsOptions { mut machine, srv, nameservers, nameserver_port, ipv6, files } = options;
-        let srv = srv.map(|srv| name::parse_service(&srv)).transpose()?;
+        let srv = srv.map(|srv| ServiceName::parse_service(&srv)).transpose()?;
         machine.service = name.service.or(srv).map(Into::into);
         machine.domain = name.domain.into();
         machine.default_port = name.port.unwrap_or(machine.default_port);

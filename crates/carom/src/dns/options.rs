@@ -2,8 +2,7 @@
 
 use super::bootstrap::NamedServers;
 use super::system::Files;
-use crate::resolver::InputError;
-use crate::resolver::name::{self, Input};
+use crate::resolver::{Input, InputError};
 use carom_core::recovery::Recovery;
 use carom_core::resolver::Options;
 use std::net::SocketAddr;
@@ -137,7 +136,7 @@ impl DnsOptions {
 }
 
 fn named(input: &str) -> Result<Nameservers, InputError> {
-    match name::parse(input)? {
+    match input.parse()? {
         Input::Address(address, port) => Ok(Nameservers::Given(vec![SocketAddr::new(address, port.unwrap_or(PORT))])),
         Input::Name(name) if name.service.is_some() => {
             Err(InputError::new(input, "the name of nameservers comes without a service"))

@@ -103,28 +103,27 @@ impl Resolver {
         self.resolution.clone()
     }
 
+    /// A reference that does not keep it running.
+    pub fn downgrade(&self) -> WeakResolver {
+        WeakResolver { running: Arc::downgrade(&self.running), resolution: self.resolution.clone() }
+    }
+
     /// Stops it, in the middle of whatever it does. What it knew stays readable. Stopping again does nothing.
     pub fn stop(&self) {
         self.running.stop();
     }
 }
 
-impl Resolver {
-    /// A reference that does not keep it running.
-    pub(crate) fn downgrade(&self) -> WeakResolver {
-        WeakResolver { running: Arc::downgrade(&self.running), resolution: self.resolution.clone() }
-    }
-}
-
 /// A reference to a resolver that does not keep it running.
-#[derive(Debug)]
-pub(crate) struct WeakResolver {
+#[derive(Clone, Debug)]
+pub struct WeakResolver {
     running: Weak<Running>,
     resolution: watch::Receiver<Resolution>,
 }
 
 impl WeakResolver {
-    pub(crate) fn upgrade(&self) -> Option<Resolver> {
+    /// The resolver, if somebody still holds it.
+    pub fn upgrade(&self) -> Option<Resolver> {
         Some(Resolver { running: self.running.upgrade()?, resolution: self.resolution.clone() })
     }
 }

@@ -44,18 +44,16 @@ mod changes;
 mod fixed;
 mod handle;
 mod key;
-pub(crate) mod name;
+mod name;
 mod publisher;
 mod remembered;
 
 pub use carom_core::resolver::{Detail, Via};
 pub use changes::{Change, Changes};
-pub use fixed::{Fixed, FixedError};
-#[allow(unused_imports)] // for DNS alone
-pub(crate) use handle::WeakResolver;
-pub use handle::{Resolver, StartError, Stopped};
+pub use fixed::Fixed;
+pub use handle::{Resolver, StartError, Stopped, WeakResolver};
 pub use key::BackendKey;
-pub use name::InputError;
+pub use name::{Input, InputError, ServiceName};
 pub use publisher::Publisher;
 pub use remembered::Remembered;
 

@@ -1,8 +1,8 @@
 //! Names of services as people write them: `[_service._proto.]name[:port]`, or an address.
 
-use super::fixed::split_port;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 
 /// Longer inputs are not quoted in full.
 const LONGEST_QUOTE: usize = 400;
@@ -34,26 +34,61 @@ impl InputError {
 }
 
 /// What an input names.
+///
+/// ```
+/// use carom::resolver::Input;
+///
+/// let Ok(Input::Name(name)) = "_http._tcp.api.example.com:8080".parse() else { panic!() };
+/// assert_eq!((name.service.as_deref(), &*name.domain, name.port), (Some("_http._tcp"), "api.example.com", Some(8080)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub enum Input {
+    /// An address, with or without a port: `10.0.0.1`, `10.0.0.1:80`, `::1`, `[::1]:80`.
     Address(IpAddr, Option<u16>),
+    /// The name of a service.
     Name(ServiceName),
 }
 
-/// The name of a service.
+/// The name of a service: `[_service._proto.]name[:port]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceName {
+pub struct ServiceName {
     /// The leading labels with an underscore, as `_http._tcp`.
-    pub(crate) service: Option<String>,
+    pub service: Option<String>,
     /// The rest, in lower case and without a dot at its end.
-    pub(crate) domain: String,
+    pub domain: String,
     /// It had a dot at its end: it is not to be looked for in other domains.
-    pub(crate) absolute: bool,
-    pub(crate) port: Option<u16>,
+    pub absolute: bool,
+    /// The port, if there is one.
+    pub port: Option<u16>,
 }
 
-/// An address, or the name of a service.
-pub(crate) fn parse(input: &str) -> Result<Input, InputError> {
+impl ServiceName {
+    /// The labels of an SRV service, as `_http._tcp`, in lower case.
+    ///
+    /// # Errors
+    /// When they are no such labels.
+    pub fn parse_service(service: &str) -> Result<String, InputError> {
+        let refuse = |problem: String| InputError::new(service, problem);
+        check_labels(service).map_err(refuse)?;
+        if !service.split('.').all(|label| label.starts_with('_') && label.len() > 1) {
+            return Err(InputError::new(
+                service,
+                "every label of a service begins with an underscore, as in `_http._tcp`",
+            ));
+        }
+        Ok(service.to_ascii_lowercase())
+    }
+}
+
+impl FromStr for Input {
+    type Err = InputError;
+
+    fn from_str(input: &str) -> Result<Input, InputError> {
+        parse(input)
+    }
+}
+
+fn parse(input: &str) -> Result<Input, InputError> {
     let refuse = |problem: String| InputError::new(input, problem);
     if let Ok(address) = input.parse::<IpAddr>() {
         return Ok(Input::Address(address, None));
@@ -75,14 +110,41 @@ pub(crate) fn parse(input: &str) -> Result<Input, InputError> {
     Ok(Input::Name(name))
 }
 
-/// The labels of an SRV service, as `_http._tcp`.
-pub(crate) fn parse_service(service: &str) -> Result<String, InputError> {
-    let refuse = |problem: String| InputError::new(service, problem);
-    check_labels(service).map_err(refuse)?;
-    if !service.split('.').all(|label| label.starts_with('_') && label.len() > 1) {
-        return Err(InputError::new(service, "every label of a service begins with an underscore, as in `_http._tcp`"));
+/// The host and the port of `host`, `host:port`, `[host]` or `[host]:port`.
+fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or("the bracket is not closed")?;
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => return Err(format!("`{after}` after the bracket is not a port")),
+            }
+        }
+        None => match text.rsplit_once(':') {
+            Some((host, _)) if host.contains(':') => {
+                return Err("an IPv6 address with a port is written in brackets, as [::1]:80".to_owned());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    Ok((host, port.map(parse_port).transpose()?))
+}
+
+fn parse_port(text: &str) -> Result<u16, String> {
+    if text.is_empty() {
+        return Err("the port is missing after the colon".to_owned());
     }
-    Ok(service.to_ascii_lowercase())
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("the port `{text}` is not a number"));
+    }
+    let digits = text.trim_start_matches('0');
+    match digits.parse() {
+        Ok(port) => Ok(port),
+        Err(_) if digits.is_empty() => Err("the port 0 cannot be connected to".to_owned()),
+        Err(_) => Err(format!("the port {text} is above 65535")),
+    }
 }
 
 fn parse_name(host: &str) -> Result<ServiceName, String> {
@@ -109,6 +171,7 @@ fn parse_name(host: &str) -> Result<ServiceName, String> {
     Ok(ServiceName { service, domain: domain.join("."), absolute, port: None })
 }
 
+/// Says what is wrong with the labels of a name, if something is.
 fn check_labels(name: &str) -> Result<(), String> {
     if !name.is_ascii() {
         return Err("only ASCII is a name for DNS: write the `xn--` form of it".to_owned());
@@ -211,9 +274,9 @@ mod tests {
 
     #[test]
     fn services_are_labels_with_underscores() {
-        assert_eq!(parse_service("_HTTP._tcp").as_deref(), Ok("_http._tcp"));
+        assert_eq!(ServiceName::parse_service("_HTTP._tcp").as_deref(), Ok("_http._tcp"));
         for bad in ["http._tcp", "", "_", "_http.", "_a b"] {
-            assert!(parse_service(bad).is_err(), "{bad}");
+            assert!(ServiceName::parse_service(bad).is_err(), "{bad}");
         }
     }
 }
