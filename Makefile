@@ -36,4 +36,5 @@ pure:
 
 live:
 	live/install.sh
+	$(CARGO) build --locked -p carom-cli
 	$(CARGO) test --locked -p carom-live -- --test-threads=1 --nocapture

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `make live` needs and this machine lacks: redis-server and PostgreSQL, with apt-get.
+# Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL and Knot DNS, with apt-get.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -7,11 +7,13 @@ say() { echo "live/install.sh: $*" >&2; }
 
 has_redis() { command -v redis-server >/dev/null || [ -x /usr/bin/redis-server ]; }
 has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+has_knot() { command -v knotd >/dev/null || [ -x /usr/sbin/knotd ]; }
 has_setpriv() { command -v setpriv >/dev/null; }
 
 missing=()
 has_redis || missing+=(redis-server)
 has_postgres || missing+=(postgresql)
+has_knot || missing+=(knot)
 has_setpriv || missing+=(util-linux)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
@@ -59,6 +61,6 @@ say "installing ${missing[*]}"
 apt update
 apt install -y --no-install-recommends "${missing[@]}"
 
-for check in has_redis has_postgres has_setpriv; do
+for check in has_redis has_postgres has_knot has_setpriv; do
     "$check" || { say "apt-get succeeded, and yet ${check#has_} is not there"; exit 1; }
 done

@@ -6,6 +6,7 @@
 pub mod certificates;
 pub mod counted;
 pub mod echo;
+pub mod knot;
 pub mod load;
 pub mod postgres;
 pub mod process;
@@ -21,6 +22,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,6 +47,14 @@ pub fn load_time(share: f64) -> Duration {
     let seconds = env::var("CAROM_LIVE_SECONDS")
         .map_or(60.0, |text| text.parse().unwrap_or_else(|_| panic!("CAROM_LIVE_SECONDS is not a number: {text}")));
     Duration::from_secs_f64(seconds * share)
+}
+
+/// A program of this workspace, which `make live` has built beside the tests.
+pub fn program(name: &str) -> PathBuf {
+    let here = env::current_exe().expect("a test knows where it is");
+    let built = here.ancestors().nth(2).expect("tests are two folders below what is built").join(name);
+    assert!(built.exists(), "{} is missing: `make live` builds it", built.display());
+    built
 }
 
 /// Another one each time, unless `CAROM_SEED` says which.
