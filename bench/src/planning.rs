@@ -30,12 +30,20 @@ pub fn report() -> io::Result<()> {
     report::write("planning.json", rows)
 }
 
-fn cases() -> [(&'static str, Vec<Have>); 3] {
+fn cases() -> [(&'static str, Vec<Have>); 5] {
     let backends = |have: fn(usize) -> Have| (0..BACKENDS).map(have).collect();
     [
-        ("none connected", backends(|_| Have { slots: 0, dead: false })),
-        ("as planned", backends(|_| Have { slots: SLOTS_EACH, dead: false })),
-        ("one in ten dead", backends(|at| Have { slots: SLOTS_EACH, dead: at % 10 == 0 })),
+        ("none connected", backends(|_| Have::default())),
+        ("as planned", backends(|_| Have { slots: SLOTS_EACH, ..Have::default() })),
+        ("one in ten dead", backends(|at| Have { slots: SLOTS_EACH, dead: at % 10 == 0, ..Have::default() })),
+        ("with weights", backends(|at| Have { weight: (at * 7_919 % 65_536) as u16, ..Have::default() })),
+        (
+            "the first of three priorities dead",
+            backends(|at| {
+                let priority = (at % 3) as u16;
+                Have { slots: SLOTS_EACH, dead: priority == 0, priority, weight: (at * 7_919 % 65_536) as u16 }
+            }),
+        ),
     ]
 }
 

@@ -2,8 +2,10 @@
 //!
 //! A pool knows how many slots it wants in all, and which backends it prefers; something has to turn that into "one
 //! more here, two fewer there". Doing it in one pure function, away from slots that connect, fail and drain, is what
-//! makes the answer testable and keeps rebalancing calm: a plan depends only on the preference order, on which backends
-//! are dead and on two numbers, so applying it and planning again changes nothing.
+//! makes the answer testable and keeps rebalancing calm: a plan depends only on the preference order, on priorities and
+//! weights, on which backends are dead and on two numbers, so applying it and planning again changes nothing.
+//!
+//! # Equal backends
 //!
 //! Slots are dealt in turn, from the most to the least preferred backend, round after round. A dead backend that is
 //! dealt a slot keeps exactly one, which watches for its return, and a replacement for every turn it had goes to
@@ -14,9 +16,9 @@
 //!
 //! // Three backends in preference order; the first is dead and still has two slots.
 //! let have = [
-//!     Have { slots: 2, dead: true },
-//!     Have { slots: 1, dead: false },
-//!     Have { slots: 0, dead: false },
+//!     Have { slots: 2, dead: true, ..Have::default() },
+//!     Have { slots: 1, ..Have::default() },
+//!     Have::default(),
 //! ];
 //! let plan = plan(&have, 3, 10, Spread::Even);
 //!
@@ -25,14 +27,56 @@
 //! assert_eq!(plan.additions(&have).collect::<Vec<_>>(), [1, 2]);
 //! assert_eq!(plan.removals(&have).collect::<Vec<_>>(), [(0, 1)]);
 //! ```
+//!
+//! # Priorities
+//!
+//! The lowest priority number with a live backend serves, and is planned for as if the others did not exist. Higher
+//! numbers get nothing. Lower ones are all dead then: each of their backends gets a slot that watches for its return,
+//! as far as the maximum has room beside those that serve. If it has none, those that serve spare one slot, so that
+//! somebody watches; with a maximum of 1 nobody does. When all backends are dead, priorities do not matter: whoever
+//! comes back first is welcome.
+//!
+//! # Weights
+//!
+//! Inside a priority the target is shared in proportion to the weights; nobody is a whole slot away from its exact
+//! share. What rounding leaves over goes to those whose next slot is due first, if a backend's slots fall due at a pace
+//! set by its weight, and the first of them after a delay set by its place in the preference order. (Giving it to the
+//! largest remainders would have every client that needs few connections make them to the same, heaviest backends. So
+//! their choices differ as their preference orders do, and all clients together come close to the weights.)
+//! Equal weights make this the dealing described above.
+//!
+//! - Turns of dead backends are replaced as above, by weight; a dead backend without a turn is not watched.
+//! - Weight 0 beside others counts as a hundredth of weight 1: it gets a slot where very many are shared out, or when
+//!   nobody else of its priority is alive.
+//! - With [`Spread::Single`] weights say who comes first when there are fewer slots than backends.
+//!
+//! ```
+//! use carom_core::plan::{Have, Spread, plan};
+//!
+//! let [heavy, light] = [3, 1].map(|weight| Have { weight, ..Have::default() });
+//! let spare = Have { priority: 1, ..Have::default() };
+//! assert_eq!(plan(&[spare, light, heavy], 8, 10, Spread::Even).want, [0, 2, 6]);
+//!
+//! let [heavy, light] = [heavy, light].map(|backend| Have { dead: true, ..backend });
+//! assert_eq!(plan(&[spare, light, heavy], 8, 10, Spread::Even).want, [8, 1, 1]);
+//! ```
+
+mod equal;
+mod weighted;
+
+pub(crate) use weighted::share;
 
 /// What one backend has. A list of these, most preferred backend first, is what is planned for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Have {
     /// Slots bound to the backend now. The plan does not depend on it; [`Plan::additions`] and [`Plan::removals`] do.
     pub slots: usize,
     /// Whether the backend is dead: its attempts ran out, and one slot is enough to watch it.
     pub dead: bool,
+    /// Backends with a lower number go first, as in SRV records.
+    pub priority: u16,
+    /// Its part among backends of the same priority, as in SRV records.
+    pub weight: u16,
 }
 
 /// How slots are shared between live backends.
@@ -80,87 +124,45 @@ impl Plan {
 ///   dead and the maximum leaves no room to replace their slots, the least preferred of those gives up its slot.
 /// - The result does not depend on [`Have::slots`].
 ///
-/// Takes time linear in the number of backends, whatever the target.
+/// Takes time linear in the number of backends, whatever the target; where weights differ, they are also sorted.
 pub fn plan(have: &[Have], target: usize, maximum: usize, spread: Spread) -> Plan {
     let target = target.min(maximum);
+    let mut want = vec![0; have.len()];
     if have.is_empty() || target == 0 {
-        return Plan { want: vec![0; have.len()] };
+        return Plan { want };
     }
-    let (mut want, lost) = deal(have, target, spread);
-    replace(have, target, maximum, spread, &mut want, lost);
-    keep_one_live(have, &mut want);
+    let live = have.iter().filter(|backend| !backend.dead);
+    let Some(serving) = live.map(|backend| backend.priority).min() else {
+        return Plan { want: equal::plan(have, target, maximum, spread) };
+    };
+    let those = |is: fn(&u16, &u16) -> bool| -> Vec<usize> {
+        (0..have.len()).filter(|&i| is(&have[i].priority, &serving)).collect()
+    };
+    let (serve, watched) = (those(u16::eq), those(u16::lt));
+
+    let kept = usize::from(!watched.is_empty() && maximum > 1);
+    let tier: Vec<Have> = serve.iter().map(|&i| have[i]).collect();
+    let shares = plan_tier(&tier, target.min(maximum - kept), maximum - kept, spread);
+    let room = maximum - shares.iter().sum::<usize>();
+    for (i, share) in serve.into_iter().zip(shares) {
+        want[i] = share;
+    }
+    for i in watched.into_iter().take(room) {
+        want[i] = 1;
+    }
     Plan { want }
 }
 
-/// Deals `target` slots in turn. Returns the slots per backend and how many turns were lost on dead backends.
-fn deal(have: &[Have], target: usize, spread: Spread) -> (Vec<usize>, usize) {
-    let (rounds, rest) = (target / have.len(), target % have.len());
-    let mut lost = 0;
-    let want = have
-        .iter()
-        .enumerate()
-        .map(|(i, backend)| {
-            let turns = rounds + usize::from(i < rest);
-            if backend.dead {
-                lost += turns;
-            }
-            // A turn that a backend with its one slot cannot use is gone: only dead ones are replaced.
-            if takes_many(backend, spread) { turns } else { turns.min(1) }
-        })
-        .collect();
-    (want, lost)
-}
-
-/// Goes on dealing where [`deal`] stopped, to replace the turns `lost` on dead backends.
-///
-/// Dead backends passed on the way get a watching slot of their own if the maximum has room for it on top of the
-/// replacements. Once nobody is left who could use a replacement, what is due goes to watching slots as well.
-fn replace(have: &[Have], target: usize, maximum: usize, spread: Spread, want: &mut [usize], lost: usize) {
-    let dealt: usize = want.iter().sum();
-    let mut due = lost.min(maximum - dealt);
-    let mut room = maximum - dealt - due;
-
-    let live = have.iter().filter(|backend| !backend.dead).count();
-    // Backends that have had no turn yet. They are counted down rather than looked for at every step.
-    let mut unseen = have.len().saturating_sub(target);
-    let mut unseen_live = have.iter().skip(target).filter(|backend| !backend.dead).count();
-
-    // One round settles everyone who takes but one slot. While replacements are usable, a dead backend passed over for
-    // lack of room would not find any later. Once they are not, each turn spends one, and no more are due than there
-    // were turns before; if those went all the way round, nobody is without a slot.
-    let start = target % have.len();
-    let round = (start..have.len()).chain(0..start);
-    for i in round.clone() {
-        if due == 0 {
-            return;
-        }
-        if unseen > 0 {
-            unseen -= 1;
-            unseen_live -= usize::from(!have[i].dead);
-        }
-        let usable = match spread {
-            Spread::Even => live > 0 || unseen > 0,
-            Spread::Single => unseen_live > 0,
-        };
-        if takes_many(&have[i], spread) || (!have[i].dead && want[i] == 0) {
-            want[i] += 1;
-            due -= 1;
-        } else if !usable {
-            want[i] = 1;
-            due -= 1;
-        } else if want[i] == 0 && room > 0 {
-            want[i] = 1;
-            room -= 1;
-        }
-    }
-
-    // Every further round would give each live backend one slot: share out what is left at once.
-    if spread == Spread::Even && live > 0 {
-        let (each, rest) = (due / live, due % live);
-        for (turn, i) in round.filter(|&i| !have[i].dead).enumerate() {
-            want[i] += each + usize::from(turn < rest);
-        }
-    }
+/// Plans for backends of one priority, of which one is live.
+fn plan_tier(have: &[Have], target: usize, maximum: usize, spread: Spread) -> Vec<usize> {
+    let is_equal = have.iter().all(|backend| backend.weight == have[0].weight);
+    let mut want = match spread {
+        _ if is_equal => equal::plan(have, target, maximum, spread),
+        Spread::Even => weighted::plan(have, target, maximum),
+        Spread::Single => weighted::plan_single(have, target, maximum),
+    };
+    keep_one_live(have, &mut want);
+    want
 }
 
 /// Moves the last watching slot to the most preferred live backend if no live one has a slot.
@@ -179,21 +181,13 @@ fn keep_one_live(have: &[Have], want: &mut [usize]) {
     want[live] = 1;
 }
 
-/// Whether the backend can use every slot it is dealt, not just one.
-fn takes_many(backend: &Have, spread: Spread) -> bool {
-    match spread {
-        Spread::Even => !backend.dead,
-        Spread::Single => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Backends without slots from a string: `d` is dead, anything else is live.
     fn backends(text: &str) -> Vec<Have> {
-        text.chars().map(|c| Have { slots: 0, dead: c == 'd' }).collect()
+        text.chars().map(|c| Have { dead: c == 'd', ..Have::default() }).collect()
     }
 
     fn even(text: &str, target: usize, maximum: usize) -> Vec<usize> {
@@ -251,9 +245,82 @@ mod tests {
         assert_eq!(want[9_999], 10_000);
     }
 
+    /// Live backends of one priority with these weights.
+    fn weighted(weights: &[u16], target: usize) -> Vec<usize> {
+        let have: Vec<Have> = weights.iter().map(|&weight| Have { weight, ..Have::default() }).collect();
+        plan(&have, target, usize::MAX, Spread::Even).want
+    }
+
+    #[test]
+    fn slots_are_shared_by_weight() {
+        assert_eq!(weighted(&[1, 3], 8), [2, 6]);
+        assert_eq!(weighted(&[10, 60, 30], 10), [1, 6, 3]);
+        assert_eq!(weighted(&[1, 1, 2], 6), [2, 1, 3], "the preferred of two equals");
+        assert_eq!(weighted(&[1, 3], usize::MAX).iter().sum::<usize>(), usize::MAX);
+    }
+
+    #[test]
+    fn weight_0_beside_others_is_next_to_nothing() {
+        assert_eq!(weighted(&[0, 1], 20), [0, 20]);
+        assert_eq!(weighted(&[0, 1], 303), [3, 300]);
+        assert_eq!(weighted(&[0, 0], 4), [2, 2]);
+        let alone = [(0, false), (5, true)].map(|(weight, dead)| Have { weight, dead, ..Have::default() });
+        assert_eq!(plan(&alone, 4, 9, Spread::Even).want, [4, 1], "unless nobody else is alive");
+    }
+
+    #[test]
+    fn the_turns_of_dead_backends_are_replaced_by_weight() {
+        let have = [(1, false), (3, false), (4, true)].map(|(weight, dead)| Have { weight, dead, ..Have::default() });
+        assert_eq!(plan(&have, 8, 20, Spread::Even).want, [2, 6, 1]);
+        assert_eq!(plan(&have, 8, 8, Spread::Even).want, [2, 5, 1]);
+        assert_eq!(plan(&have, 1, 1, Spread::Even).want.iter().sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn weights_order_singles() {
+        let have = [1, 1, 50, 50].map(|weight| Have { weight, ..Have::default() });
+        assert_eq!(plan(&have, 2, 9, Spread::Single).want, [0, 0, 1, 1]);
+        assert_eq!(plan(&have, 9, 9, Spread::Single).want, [1, 1, 1, 1]);
+    }
+
+    /// From priorities: a digit is live, a letter dead (`a` has priority 0).
+    fn tiers(text: &str, target: usize, maximum: usize) -> Vec<usize> {
+        let tier = |c: char| match c {
+            'a'..='z' => Have { dead: true, priority: c as u16 - 'a' as u16, ..Have::default() },
+            digit => Have { priority: digit as u16 - '0' as u16, ..Have::default() },
+        };
+        plan(&text.chars().map(tier).collect::<Vec<_>>(), target, maximum, Spread::Even).want
+    }
+
+    #[test]
+    fn the_lowest_priority_with_a_live_backend_serves() {
+        assert_eq!(tiers("10210", 4, 9), [0, 2, 0, 0, 2]);
+        assert_eq!(tiers("1a21a", 4, 9), [2, 1, 0, 2, 1], "the dead are watched");
+        assert_eq!(tiers("1a210", 4, 9), [0, 1, 0, 0, 4], "the others wait until all are");
+        assert_eq!(tiers("ab2d", 2, 9), [1, 1, 2, 0], "a spare that is dead is nobody's concern");
+    }
+
+    #[test]
+    fn watching_lower_priorities_starves_nobody() {
+        assert_eq!(tiers("aaa1", 2, 4), [1, 1, 0, 2]);
+        assert_eq!(tiers("aaa1", 4, 4), [1, 0, 0, 3], "one watches even then");
+        assert_eq!(tiers("aaa1", 1, 1), [0, 0, 0, 1]);
+        assert_eq!(tiers("aabb1b", 3, 7), [1, 0, 1, 1, 3, 1], "nor those who watch beside them");
+    }
+
+    #[test]
+    fn when_all_are_dead_priorities_do_not_matter() {
+        assert_eq!(tiers("cab", 2, 2), [1, 1, 0]);
+        assert_eq!(tiers("cab", 1, 9), even("ddd", 1, 9));
+    }
+
     #[test]
     fn changes_are_listed_in_order_of_preference() {
-        let have = [(3, false), (0, false), (0, false), (2, true)].map(|(slots, dead)| Have { slots, dead });
+        let have = [(3, false), (0, false), (0, false), (2, true)].map(|(slots, dead)| Have {
+            slots,
+            dead,
+            ..Have::default()
+        });
         let plan = plan(&have, 5, 9, Spread::Even);
         assert_eq!(plan.want, [2, 2, 1, 1]);
         assert_eq!(plan.additions(&have).collect::<Vec<_>>(), [1, 1, 2]);

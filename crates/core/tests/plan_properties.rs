@@ -20,13 +20,30 @@ impl Case {
         // All live, all dead and mixtures: each of them has rules of its own.
         let dead_in_four = random.below(5);
         let backends = random.below(9);
-        let have =
-            (0..backends).map(|_| Have { slots: random.below(5), dead: random.below(4) < dead_in_four }).collect();
+        let have = (0..backends)
+            .map(|_| Have { slots: random.below(5), dead: random.below(4) < dead_in_four, ..Have::default() })
+            .collect();
         let target = random.below(25);
         // Around the target, where the maximum matters, as often as far above it.
         let maximum = if random.below(2) == 0 { random.below(40) } else { target + random.below(3) };
         let spread = if random.below(2) == 0 { Spread::Even } else { Spread::Single };
         Self { have, target, maximum, spread }
+    }
+
+    /// The same with priorities and weights, of which some are equal.
+    fn with_service_records(mut self, seed: u64) -> Self {
+        let mut random = SplitMix(!seed);
+        let (priorities, most) = (1 + random.below(3), [1, 3, 100, 65_536][random.below(4)]);
+        for backend in &mut self.have {
+            backend.priority = random.below(priorities) as u16;
+            backend.weight = if random.below(4) == 0 { 0 } else { random.below(most) as u16 };
+        }
+        self
+    }
+
+    /// The priority that serves.
+    fn serving(&self) -> Option<u16> {
+        self.have.iter().filter(|backend| !backend.dead).map(|backend| backend.priority).min()
     }
 
     fn plan(&self) -> Plan {
@@ -40,12 +57,12 @@ impl Case {
 
 #[test]
 fn within_the_maximum() {
-    for_each_case(|case| assert!(case.plan().want.iter().sum::<usize>() <= case.maximum));
+    for_every_case(|case| assert!(case.plan().want.iter().sum::<usize>() <= case.maximum));
 }
 
 #[test]
 fn a_dead_backend_is_watched_by_one_slot_at_most() {
-    for_each_case(|case| {
+    for_every_case(|case| {
         for (backend, want) in case.have.iter().zip(case.plan().want) {
             assert!(!backend.dead || want <= 1);
         }
@@ -54,7 +71,7 @@ fn a_dead_backend_is_watched_by_one_slot_at_most() {
 
 #[test]
 fn single_means_one() {
-    for_each_case(|case| {
+    for_every_case(|case| {
         if case.spread == Spread::Single {
             assert!(case.plan().want.iter().all(|&want| want <= 1));
         }
@@ -63,7 +80,7 @@ fn single_means_one() {
 
 #[test]
 fn a_live_backend_has_a_slot() {
-    for_each_case(|case| {
+    for_every_case(|case| {
         if case.target > 0 && case.maximum > 0 && case.live_exists() {
             let want = case.plan().want;
             assert!(case.have.iter().zip(want).any(|(backend, want)| !backend.dead && want > 0));
@@ -91,7 +108,7 @@ fn without_dead_backends_the_target_is_shared_evenly() {
 
 #[test]
 fn present_slots_do_not_matter() {
-    for_each_case(|case| {
+    for_every_case(|case| {
         let bare: Vec<Have> = case.have.iter().map(|backend| Have { slots: 0, ..*backend }).collect();
         assert_eq!(plan(&bare, case.target, case.maximum, case.spread), case.plan());
     });
@@ -99,7 +116,7 @@ fn present_slots_do_not_matter() {
 
 #[test]
 fn applied_once_nothing_is_left_to_do() {
-    for_each_case(|mut case| {
+    for_every_case(|mut case| {
         let first = case.plan();
         let mut applied = case.have.clone();
         for i in first.additions(&case.have) {
@@ -119,12 +136,108 @@ fn applied_once_nothing_is_left_to_do() {
 
 #[test]
 fn changes_come_in_order_of_preference() {
-    for_each_case(|case| {
+    for_every_case(|case| {
         let plan = case.plan();
         assert!(plan.additions(&case.have).is_sorted());
         assert!(plan.removals(&case.have).map(|(i, _)| i).is_sorted_by(|a, b| a > b));
         assert!(plan.removals(&case.have).all(|(_, slots)| slots > 0));
     });
+}
+
+#[test]
+fn a_priority_gets_slots_only_while_every_lower_one_is_dead() {
+    for_every_case(|case| {
+        let Some(serving) = case.serving() else { return };
+        for (backend, want) in case.have.iter().zip(case.plan().want) {
+            assert!(backend.priority <= serving || want == 0);
+        }
+    });
+}
+
+#[test]
+fn the_priority_that_serves_is_planned_for_as_if_there_were_no_other() {
+    for_every_case(|case| {
+        let Some(serving) = case.serving() else { return };
+        let is_in = |backend: &Have| backend.priority == serving;
+        let alone: Vec<Have> = case.have.iter().copied().filter(is_in).collect();
+        // One slot may be needed to watch the others.
+        let others = case.have.iter().any(|backend| backend.priority < serving) && case.maximum > 1;
+        let expected = plan(&alone, case.target, case.maximum - usize::from(others), case.spread).want;
+        let want = case.plan().want;
+        assert!(case.have.iter().zip(want).filter(|(backend, _)| is_in(backend)).map(|(_, want)| want).eq(expected));
+    });
+}
+
+#[test]
+fn lower_priorities_are_watched_as_far_as_there_is_room() {
+    for_every_case(|case| {
+        let (Some(serving), true) = (case.serving(), case.target > 0 && case.maximum > 1) else { return };
+        let want = case.plan().want;
+        let lower: Vec<usize> = (0..want.len()).filter(|&i| case.have[i].priority < serving).collect();
+        let watched = lower.iter().filter(|&&i| want[i] > 0).count();
+        assert!(watched == lower.len() || want.iter().sum::<usize>() == case.maximum);
+        assert!(watched > 0 || lower.is_empty(), "nobody would notice that they are back");
+        assert!(lower.iter().map(|&i| want[i]).is_sorted_by(|a, b| a >= b), "not the preferred first");
+    });
+}
+
+#[test]
+fn live_backends_share_by_weight_to_within_one_slot() {
+    for_every_case(|case| {
+        if case.spread == Spread::Single {
+            return;
+        }
+        let want = case.plan().want;
+        let serves = |i: &usize| Some(case.have[*i].priority) == case.serving() && !case.have[*i].dead;
+        let live: Vec<usize> = (0..want.len()).filter(serves).collect();
+        let slots: usize = live.iter().map(|&i| want[i]).sum();
+        let counted = |i: usize| f64::from(case.have[i].weight).max(0.01);
+        let total: f64 = live.iter().map(|&i| counted(i)).sum();
+        for &i in &live {
+            let exact = slots as f64 * counted(i) / total;
+            assert!((want[i] as f64 - exact).abs() < 1.0 + 1e-9, "{} of {slots}, exactly {exact}", want[i]);
+        }
+    });
+}
+
+#[test]
+fn equal_weights_are_no_weights() {
+    for_each_case(|case| {
+        for weight in [1, 7, 65_535] {
+            let have: Vec<Have> =
+                case.have.iter().map(|backend| Have { priority: weight, weight, ..*backend }).collect();
+            assert_eq!(plan(&have, case.target, case.maximum, case.spread), case.plan());
+        }
+    });
+}
+
+/// However few connections a client needs: each has its own preference order, and together they keep to the weights.
+#[test]
+fn many_clients_together_share_by_weight() {
+    let mut random = SplitMix(1);
+    for (weights, target, slots_of_first) in [
+        (&[11, 10, 10, 10, 10, 10, 10, 10, 10, 10][..], 2, 0.15..0.3),
+        (&[40, 10, 10, 10, 10, 10, 10][..], 2, 0.7..0.95),
+        (&[0, 10, 10, 10, 10][..], 2, 0.0..0.01),
+        (&[1, 99][..], 2, 0.0..0.05),
+    ] {
+        for spread in [Spread::Even, Spread::Single] {
+            let clients = 20_000;
+            let mut first = 0;
+            for _ in 0..clients {
+                let mut order: Vec<usize> = (0..weights.len()).collect();
+                for place in (1..order.len()).rev() {
+                    order.swap(place, random.below(place + 1));
+                }
+                let have: Vec<Have> = order.iter().map(|&i| Have { weight: weights[i], ..Have::default() }).collect();
+                let want = plan(&have, target, 10, spread).want;
+                first += order.iter().zip(want).find(|(i, _)| **i == 0).map_or(0, |(_, want)| want);
+            }
+            let slots = f64::from(first as u32) / f64::from(clients);
+            let is_full = spread == Spread::Single && weights.len() <= target;
+            assert!(is_full || slots_of_first.contains(&slots), "{weights:?} {spread:?}: {slots} slots");
+        }
+    }
 }
 
 #[test]
@@ -188,8 +301,19 @@ fn dealt_one_by_one(case: &Case) -> Vec<usize> {
     want
 }
 
-/// Runs the check on every case, or on the one that `CAROM_SEED` names.
+/// Runs the check on every case, with and without priorities and weights.
+fn for_every_case(check: impl Fn(Case)) {
+    for_each_seed(|seed| check(Case::random(seed)));
+    for_each_seed(|seed| check(Case::random(seed).with_service_records(seed)));
+}
+
+/// Runs the check on every case of equal backends.
 fn for_each_case(check: impl Fn(Case)) {
+    for_each_seed(|seed| check(Case::random(seed)));
+}
+
+/// All seeds, or the one that `CAROM_SEED` names.
+fn for_each_seed(check: impl Fn(u64)) {
     let seeds = match std::env::var("CAROM_SEED") {
         Ok(seed) => {
             let seed = seed.parse().expect("CAROM_SEED is a number");
@@ -199,7 +323,7 @@ fn for_each_case(check: impl Fn(Case)) {
     };
     for seed in seeds {
         let failing = PrintOnPanic(seed);
-        check(Case::random(seed));
+        check(seed);
         drop(failing);
     }
 }
@@ -210,7 +334,8 @@ struct PrintOnPanic(u64);
 impl Drop for PrintOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("rerun with CAROM_SEED={}: {:?}", self.0, Case::random(self.0));
+            let case = Case::random(self.0).with_service_records(self.0);
+            eprintln!("rerun with CAROM_SEED={}: {case:?}, or without priorities and weights", self.0);
         }
     }
 }

@@ -16,7 +16,8 @@ fn recorded_answers() {
         let key = |i: usize| backends[i]["key"].as_str().expect("key");
         let have: Vec<Have> = backends
             .iter()
-            .map(|backend| Have { slots: count(&backend["slots"]), dead: backend["dead"].as_bool().expect("dead") })
+            .map(|backend| (count(&backend["slots"]), backend["dead"].as_bool().expect("dead")))
+            .map(|(slots, dead)| Have { slots, dead, ..Have::default() })
             .collect();
         let spread = match case["singleton"].as_bool().expect("singleton") {
             true => Spread::Single,
@@ -71,7 +72,8 @@ const ROWS: [Row; 20] = [
 fn upstream_cases() {
     for (number, row) in (1..).zip(&ROWS) {
         let backends = row.slots.iter().enumerate();
-        let have: Vec<Have> = backends.map(|(i, &slots)| Have { slots, dead: row.dead.contains(&i) }).collect();
+        let have: Vec<Have> =
+            backends.map(|(i, &slots)| Have { slots, dead: row.dead.contains(&i), ..Have::default() }).collect();
 
         let plan = plan(&have, row.target, row.maximum, Spread::Even);
 

@@ -4,7 +4,7 @@ use super::backends::{Doubt, Rest};
 use super::{Machine, OptionsError, State as PoolState, options};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
-use crate::plan::{Have, Spread, plan};
+use crate::plan::{Have, Spread, plan, share};
 use crate::slot::{Phase, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,8 @@ impl Machine {
     fn have(&self, index: u32, least_doubt: Doubt) -> Have {
         let record = self.backends.get(index);
         let doubted = record.health.doubt().is_none_or(|doubt| doubt > least_doubt);
-        Have { slots: record.counts.total() - self.leaving(index), dead: doubted && record.counts.working() == 0 }
+        let slots = record.counts.total() - self.leaving(index);
+        Have { slots, dead: doubted && record.counts.working() == 0, ..Have::default() }
     }
 
     /// Slots of a backend that are ending for good.
@@ -148,9 +149,9 @@ impl Machine {
             return;
         }
         excess += trying.min(self.options.maximum.saturating_sub(planned));
-        let (each, rest) = (excess / takers.len(), excess % takers.len());
-        for (turn, &place) in takers.iter().enumerate() {
-            want[place] += each + usize::from(turn < rest);
+        let shares = share(takers.iter().map(|&place| have[place].weight), excess);
+        for (place, share) in takers.into_iter().zip(shares) {
+            want[place] += share;
         }
     }
 
