@@ -40,6 +40,8 @@ pub(crate) struct Picker {
     groups: Vec<Group>,
     /// Groups with an idle slot, in no order.
     ready: Vec<u32>,
+    /// Those of them that are set aside.
+    ready_aside: Vec<u32>,
     loads: Vec<Load>,
     /// Mean use over all backends: what one that has not been used yet is assumed to take.
     typical: Ewma,
@@ -62,13 +64,15 @@ struct Group {
     idle: Chain,
     /// The first slot that has not settled; none after it has.
     unsettled: u32,
-    /// Where it stands in `ready`.
+    /// Where it stands in `ready`, or in `ready_aside`.
     standing: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
     busy: u32,
+    /// Its idle slots are for when nobody else has one.
+    aside: bool,
     uses: Option<Ewma>,
     sampled: Instant,
 }
@@ -81,6 +85,7 @@ impl Picker {
             links: Vec::new(),
             groups: Vec::new(),
             ready: Vec::new(),
+            ready_aside: Vec::new(),
             loads: Vec::new(),
             typical: Ewma::default(),
             generation: 0,
@@ -90,7 +95,7 @@ impl Picker {
 
     /// Makes room for a backend, forgetting the load of whoever had this index before.
     pub(crate) fn add_backend(&mut self, backend: u32, now: Instant) {
-        let load = Load { busy: 0, uses: None, sampled: now };
+        let load = Load { busy: 0, aside: false, uses: None, sampled: now };
         match self.loads.get_mut(backend as usize) {
             Some(place) => *place = load,
             None => self.loads.push(load),
@@ -98,6 +103,20 @@ impl Picker {
         let groups = self.group_of(backend) as usize + 1;
         if self.groups.len() < groups {
             self.groups.resize(groups, Group { idle: Chain::default(), unsettled: NONE, standing: NONE });
+        }
+    }
+
+    /// Whether idle slots of a backend are for when nobody else has one. Constant time.
+    pub(crate) fn set_aside(&mut self, backend: u32, aside: bool) {
+        if std::mem::replace(&mut self.loads[backend as usize].aside, aside) == aside {
+            return;
+        }
+        let group = self.group_of(backend);
+        let standing = self.groups[group as usize].standing;
+        if self.pick == Pick::LeastLoaded && standing != NONE {
+            self.stand_down(!aside, standing);
+            self.groups[group as usize].standing = NONE;
+            self.stand_ready(group);
         }
     }
 
@@ -138,48 +157,57 @@ impl Picker {
         group.idle.remove(&mut self.links, slot);
         if group.idle.head().is_none() {
             let standing = std::mem::replace(&mut group.standing, NONE);
-            self.ready.swap_remove(standing as usize);
-            if let Some(&moved) = self.ready.get(standing as usize) {
-                self.groups[moved as usize].standing = standing;
-            }
+            self.stand_down(self.is_aside(index), standing);
         }
     }
 
     /// Which idle slot the next claim gets; it is not taken out.
     #[inline]
     pub(crate) fn choose(&self, now: Instant, random: &mut Random) -> Option<u32> {
-        let group = match self.ready.as_slice() {
+        let ready = if self.ready.is_empty() { &self.ready_aside } else { &self.ready };
+        let group = match ready.as_slice() {
             [] => return None,
             [only] => *only,
             several => self.less_loaded(several, now, random),
         };
         let idle = &self.groups[group as usize].idle;
-        match self.pick {
+        let first = match self.pick {
             Pick::LeastLoaded | Pick::Lifo => idle.tail(),
             Pick::Fifo => idle.head(),
+        };
+        match first {
+            Some(slot) if self.pick != Pick::LeastLoaded && self.serves_last(slot) => {
+                self.find_in_order(|slot| !self.serves_last(slot)).or(first)
+            }
+            Some(_) | None => first,
         }
     }
 
     /// The same, but none of this backend's. Where idle slots are in one order, those of the backend are walked over.
     pub(crate) fn choose_avoiding(&self, avoided: u32, now: Instant, random: &mut Random) -> Option<u32> {
-        let others = |&slot: &u32| self.nodes[slot as usize].backend != avoided;
+        let is_other = |slot: u32| self.nodes[slot as usize].backend != avoided;
         match self.pick {
             Pick::LeastLoaded => {
-                let ready: Vec<u32> = self.ready.iter().copied().filter(|&backend| backend != avoided).collect();
-                let group = match ready.as_slice() {
+                let of = |ready: &[u32]| -> Vec<u32> {
+                    ready.iter().copied().filter(|&backend| backend != avoided).collect()
+                };
+                let ready = Some(of(&self.ready)).filter(|ready| !ready.is_empty());
+                let group = match ready.unwrap_or_else(|| of(&self.ready_aside)).as_slice() {
                     [] => return None,
                     [only] => *only,
                     several => self.less_loaded(several, now, random),
                 };
                 self.groups[group as usize].idle.tail()
             }
-            Pick::Fifo => self.groups.first()?.idle.iter(&self.links).find(others),
-            Pick::Lifo => self.groups.first()?.idle.iter(&self.links).filter(others).last(),
+            Pick::Fifo | Pick::Lifo => {
+                let preferred = self.find_in_order(|slot| is_other(slot) && !self.serves_last(slot));
+                preferred.or_else(|| self.find_in_order(is_other))
+            }
         }
     }
 
     pub(crate) fn has_idle(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.ready_aside.is_empty()
     }
 
     /// A connection of the backend is in use from now on.
@@ -222,7 +250,7 @@ impl Picker {
     /// Begins the next generation. The slots that rested before the present one have settled.
     pub(crate) fn begin_generation(&mut self) -> Vec<u32> {
         let mut settled = Vec::new();
-        for &index in &self.ready {
+        for &index in self.ready.iter().chain(&self.ready_aside) {
             let group = &mut self.groups[index as usize];
             while group.unsettled != NONE {
                 let slot = group.unsettled;
@@ -259,6 +287,21 @@ impl Picker {
         }
     }
 
+    /// Whether a slot's backend is set aside.
+    #[inline]
+    fn serves_last(&self, slot: u32) -> bool {
+        self.loads[self.nodes[slot as usize].backend as usize].aside
+    }
+
+    /// Where idle slots are in one order, those that are not wanted are walked over.
+    fn find_in_order(&self, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut wanted = self.groups.first()?.idle.iter(&self.links).filter(|&slot| is_wanted(slot));
+        match self.pick {
+            Pick::Fifo => wanted.next(),
+            Pick::LeastLoaded | Pick::Lifo => wanted.last(),
+        }
+    }
+
     /// Several groups are ready only where each is a backend's.
     fn less_loaded(&self, several: &[u32], now: Instant, random: &mut Random) -> u32 {
         let first = random.below(several.len());
@@ -291,11 +334,28 @@ impl Picker {
 
     #[inline]
     fn stand_ready(&mut self, index: u32) {
+        let aside = self.is_aside(index);
         let group = &mut self.groups[index as usize];
         if group.standing == NONE {
-            group.standing = self.ready.len() as u32;
-            self.ready.push(index);
+            let list = if aside { &mut self.ready_aside } else { &mut self.ready };
+            group.standing = list.len() as u32;
+            list.push(index);
         }
+    }
+
+    #[inline]
+    fn stand_down(&mut self, aside: bool, standing: u32) {
+        let list = if aside { &mut self.ready_aside } else { &mut self.ready };
+        list.swap_remove(standing as usize);
+        if let Some(&moved) = list.get(standing as usize) {
+            self.groups[moved as usize].standing = standing;
+        }
+    }
+
+    /// Whether a group is a backend's that is set aside.
+    #[inline]
+    fn is_aside(&self, group: u32) -> bool {
+        self.pick == Pick::LeastLoaded && self.loads[group as usize].aside
     }
 }
 

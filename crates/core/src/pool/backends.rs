@@ -20,6 +20,9 @@ use std::time::Instant;
 ///   any ---- no longer resolved ----> Removed <-------------------+
 /// ```
 ///
+/// A dead backend whose tier is not needed, because a better one serves, is not watched and so not called dead for ever: it
+/// goes back to where it came from, doubted.
+///
 /// As long as another backend is doubted less, the plan treats a doubted one with nothing working like a dead one: it keeps
 /// one slot at most, and the others go where claims can be served. One that has something working keeps that, and gets
 /// little more.
@@ -98,6 +101,8 @@ impl Health {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) backend: Arc<Backend>,
+    /// The last of the resolver's publications that named it.
+    mentioned: u64,
     pub(crate) health: Health,
     pub(crate) slots: Vec<u32>,
     /// Slots that wait for their turn to dial, oldest first; some may have moved on.
@@ -116,6 +121,18 @@ pub(crate) struct Setback {
     pub(crate) failures: u32,
     /// When the next attempt may be made.
     pub(crate) until: Instant,
+}
+
+/// What the resolver's current set says about a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mention {
+    Unknown,
+    /// It is known, with this priority and weight.
+    Unchanged,
+    /// It is known, but had another priority or weight.
+    Changed,
+    /// This set has named it before.
+    Again,
 }
 
 /// Names a known backend to the machine, for as long as it is known.
@@ -206,36 +223,35 @@ impl Backends {
         self.doubted[doubt as usize]
     }
 
-    /// How little the best of them is doubted.
-    pub(crate) fn least_doubt(&self) -> Doubt {
-        let ascending = [Doubt::None, Doubt::Slow];
-        ascending.into_iter().find(|&doubt| self.doubted(doubt) > 0).unwrap_or(Doubt::Failing)
-    }
-
     /// Every record, those of removed backends included.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Record)> {
         self.records.iter().enumerate().filter_map(|(index, record)| Some((index as u32, record.as_ref()?)))
     }
 
-    /// The known backends that are not among `current`.
-    pub(crate) fn vanished(&self, current: &BTreeMap<&Backend, ()>) -> Vec<u32> {
-        self.by_backend.iter().filter(|(backend, _)| !current.contains_key(backend)).map(|(_, &index)| index).collect()
+    /// Notes that the resolver's current set names a backend, and its priority and weight there. The first mention counts.
+    pub(crate) fn mention(&mut self, publication: u64, backend: &Backend) -> Mention {
+        let Some(&index) = self.by_backend.get(backend) else { return Mention::Unknown };
+        let record = self.get_mut(index);
+        if std::mem::replace(&mut record.mentioned, publication) == publication {
+            return Mention::Again;
+        }
+        if (record.backend.priority(), record.backend.weight()) == (backend.priority(), backend.weight()) {
+            return Mention::Unchanged;
+        }
+        record.backend = Arc::new(backend.clone());
+        Mention::Changed
     }
 
-    /// Updates a known backend's priority and weight; false when it is not known.
-    pub(crate) fn refresh(&mut self, backend: &Backend) -> bool {
-        let Some(&index) = self.by_backend.get(backend) else { return false };
-        let record = self.get_mut(index);
-        if (record.backend.priority(), record.backend.weight()) != (backend.priority(), backend.weight()) {
-            record.backend = Arc::new(backend.clone());
-        }
-        true
+    /// The known backends that were not mentioned.
+    pub(crate) fn vanished(&self, publication: u64) -> Vec<u32> {
+        self.by_backend.values().copied().filter(|&index| self.get(index).mentioned != publication).collect()
     }
 
     /// Adds a backend at a random place in the preference order.
-    pub(crate) fn insert(&mut self, backend: &Backend, random: &mut Random) -> u32 {
+    pub(crate) fn insert(&mut self, backend: &Backend, publication: u64, random: &mut Random) -> u32 {
         let record = Record {
             backend: Arc::new(backend.clone()),
+            mentioned: publication,
             health: Health::Unproven { doubt: Doubt::None },
             slots: Vec::new(),
             held: VecDeque::new(),
@@ -306,6 +322,15 @@ impl Backends {
         let record = self.get(index);
         let (doubt, most) = (record.health.doubt().unwrap_or(Doubt::None), record.counts.total() - 1);
         self.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
+    }
+
+    /// Nobody watches a backend that is not needed: what it was is no reason to call it dead.
+    pub(crate) fn forgive(&mut self, index: u32) {
+        if let Health::Dead { worked } = self.get(index).health {
+            let doubt = Doubt::Failing;
+            let health = if worked { Health::Proven { doubt, rest: None } } else { Health::Unproven { doubt } };
+            self.set_health(index, health);
+        }
     }
 
     /// A backend becomes the least preferred.

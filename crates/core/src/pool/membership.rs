@@ -1,27 +1,41 @@
 //! Who serves: following the resolver, and the preference order.
 
-use super::backends::{Doubt, Health};
+use super::backends::{Doubt, Health, Mention};
 use super::{Machine, State};
 use crate::backend::Backend;
 use crate::slot::Phase;
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 impl Machine {
-    /// The resolver's whole current set. What is new is planned for, what is missing drains; duplicates count once.
+    /// The resolver's whole current set. What is new is planned for, what is missing drains; what has another
+    /// priority or weight is planned for anew. Duplicates count once, as they come first. A set without news costs no plan.
     pub fn handle_backends(&mut self, now: Instant, current: &[Backend]) {
         if self.is_closed() {
             return;
         }
-        let distinct: BTreeMap<&Backend, ()> = current.iter().map(|backend| (backend, ())).collect();
-        for index in self.backends.vanished(&distinct) {
-            self.drop_backend(now, index);
+        self.publications += 1;
+        let mut unknown = Vec::new();
+        let (mut known, mut changed) = (0, false);
+        for backend in current {
+            match self.backends.mention(self.publications, backend) {
+                Mention::Unknown => unknown.push(backend),
+                Mention::Unchanged => known += 1,
+                Mention::Changed => {
+                    known += 1;
+                    changed = true;
+                }
+                Mention::Again => {}
+            }
+        }
+        if known < self.backends.known() {
+            for index in self.backends.vanished(self.publications) {
+                self.drop_backend(now, index);
+            }
         }
         // In the resolver's order, so that chance alone decides the preference.
-        let mut changed = false;
-        for backend in current {
-            if !self.backends.refresh(backend) {
-                let index = self.backends.insert(backend, &mut self.random);
+        for backend in unknown {
+            if self.backends.find(backend).is_none() {
+                let index = self.backends.insert(backend, self.publications, &mut self.random);
                 self.picker.add_backend(index, now);
                 changed = true;
             }
@@ -98,7 +112,10 @@ impl Machine {
     /// A connection to the backend was made: whatever was believed, it works. True if it was not known to.
     pub(super) fn trust(&mut self, index: u32) -> bool {
         let before = self.backends.get(index).health;
-        if before.doubt() != Some(Doubt::None) {
+        let working = self.backends.get(index).counts.working();
+        // Its tier may serve from now on.
+        let is_first = self.has_tiers && working == 0;
+        if before.doubt() != Some(Doubt::None) || is_first {
             self.plan_soon();
         }
         if before.is_dead() {
@@ -106,7 +123,6 @@ impl Machine {
             self.backends.get_mut(index).setback = None;
         }
         // That what was lost could be replaced does not say that there is room for more.
-        let working = self.backends.get(index).counts.working();
         let rest = before.rest().filter(|rest| working < rest.most);
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });
         match self.state {

@@ -20,6 +20,7 @@ mod outliers;
 mod sizing;
 mod slots;
 mod snapshot;
+mod tiers;
 mod warm;
 
 pub use backends::BackendId;
@@ -214,6 +215,8 @@ pub struct Machine {
     /// Slots of removed backends by phase.
     draining: Counts,
     backends: Backends,
+    /// How many sets the resolver has published.
+    publications: u64,
     picker: Picker,
     waiters: Waiters,
     arrivals: u64,
@@ -230,6 +233,12 @@ pub struct Machine {
     look_at: Option<Instant>,
     /// The size of the last plan.
     planned: usize,
+    /// How many plans there have been.
+    plans: u64,
+    /// Backends differ in priority.
+    has_tiers: bool,
+    /// Not all who should be watched are: they take turns.
+    take_turns: bool,
     /// Something changed that a plan must answer.
     stale_plan: bool,
     /// Busy slots that the last plan wants closed when they come back.
@@ -257,6 +266,7 @@ impl Machine {
             counts: Counts::default(),
             draining: Counts::default(),
             backends: Backends::default(),
+            publications: 0,
             picker: Picker::new(options.pick),
             waiters: Waiters::new(),
             arrivals: 0,
@@ -269,6 +279,9 @@ impl Machine {
             decohere_at: None,
             look_at: None,
             planned: 0,
+            plans: 0,
+            has_tiers: false,
+            take_turns: false,
             stale_plan: true,
             unwanted: Vec::new(),
             armed: None,

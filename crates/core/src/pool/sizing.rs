@@ -1,6 +1,7 @@
 //! How many connections, and to whom: the target, the floor under it, and carrying out the plan.
 
 use super::backends::{Doubt, Rest};
+use super::tiers::Tier;
 use super::{Machine, OptionsError, State as PoolState, options};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
@@ -69,18 +70,22 @@ impl Machine {
         if self.is_closed() {
             return;
         }
+        self.plans += 1;
         self.planned = self.wanted();
         self.look_at = None;
         for slot in std::mem::take(&mut self.unwanted) {
             self.set_unwanted(slot, false);
         }
-        let least_doubt = self.backends.least_doubt();
         self.end_ejections(now);
         let is_in = |index: &u32| self.backends.get(*index).service.ejected_until.is_none();
         let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
-        let have: Vec<Have> = order.iter().map(|&index| self.have(index, least_doubt)).collect();
+        let serving = self.find_serving(&order);
+        let have: Vec<Have> = order.iter().map(|&index| self.have(index, serving)).collect();
         let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
-        self.spare_the_strained(now, &order, &have, &mut plan.want);
+        self.arrange_tiers(&order, &have, &plan.want, serving);
+        if let Some(serving) = serving {
+            self.spare_the_strained(now, serving, &order, &have, &mut plan.want);
+        }
         let removals: Vec<(usize, usize)> = plan.removals(&have).collect();
         let additions: Vec<u32> = plan.additions(&have).map(|place| order[place]).collect();
 
@@ -92,6 +97,9 @@ impl Machine {
         let room = self.options.maximum.saturating_sub(slots);
         let leaving: usize = self.backends.order().iter().map(|&index| self.leaving(index)).sum();
         let short = (slots + additions.len()).saturating_sub(self.options.maximum + leaving);
+        let over = slots.saturating_sub(self.options.maximum + leaving);
+        let displaced = serving.map_or(usize::MAX, |tier| tier.may_displace(room + leaving));
+        let short = short.min(over.saturating_add(displaced));
         self.make_room(now, short, surplus);
         for backend in additions.into_iter().take(room) {
             if self.may_change(now, backend) {
@@ -102,11 +110,14 @@ impl Machine {
         self.stale_plan = false;
     }
 
-    fn have(&self, index: u32, least_doubt: Doubt) -> Have {
+    fn have(&self, index: u32, serving: Option<Tier>) -> Have {
         let record = self.backends.get(index);
-        let doubted = record.health.doubt().is_none_or(|doubt| doubt > least_doubt);
-        let slots = record.counts.total() - self.leaving(index);
-        Have { slots, dead: doubted && record.counts.working() == 0, ..Have::default() }
+        let (priority, weight) = (record.backend.priority(), record.backend.weight());
+        let dead = serving.is_none_or(|serving| {
+            let doubted = record.health.doubt().is_none_or(|doubt| doubt > serving.least_doubt);
+            priority < serving.priority || doubted && record.counts.working() == 0
+        });
+        Have { slots: record.counts.total() - self.leaving(index), dead, priority, weight }
     }
 
     /// Slots of a backend that are ending for good.
@@ -121,10 +132,10 @@ impl Machine {
 
     /// Backends that work, but at which further connects hang or fail, get no more slots than they can use. The others take
     /// over what the plan had for them, and make up for the slots that only try as far as the maximum allows.
-    fn spare_the_strained(&mut self, now: Instant, order: &[u32], have: &[Have], want: &mut [usize]) {
-        let least_doubt = self.backends.least_doubt();
-        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, least_doubt)).collect();
-        let takes_over = |&place: &usize| strains[place] == Strain::None && !have[place].dead;
+    fn spare_the_strained(&mut self, now: Instant, serving: Tier, order: &[u32], have: &[Have], want: &mut [usize]) {
+        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, serving.least_doubt)).collect();
+        let serves = |place: usize| have[place].priority == serving.priority && !have[place].dead;
+        let takes_over = |&place: &usize| strains[place] == Strain::None && serves(place);
         let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
         let planned: usize = want.iter().sum();
         let (mut excess, mut trying) = (0, 0);

@@ -251,7 +251,8 @@ impl Machine {
                 let tries = Tries::watching(policy);
                 self.backends.get_mut(backend).setback = Some(Setback { failures: tries.failures(policy), until });
                 // Where not all that are dead can be watched at once, they take turns.
-                if self.state == PoolState::Failed && self.backends.known() > self.options.maximum {
+                let failed_with_many = self.state == PoolState::Failed && self.backends.known() > self.options.maximum;
+                if failed_with_many || self.take_turns {
                     self.backends.demote(backend);
                     self.plan_soon();
                 }

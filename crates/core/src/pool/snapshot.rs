@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub dead: usize,
     /// How many backends are known.
     pub known: usize,
+    /// How many plans have been made.
+    pub plans: u64,
     /// Each backend, most preferred first, then the removed ones that still drain.
     pub backends: Vec<BackendSnapshot>,
 }
@@ -91,6 +93,7 @@ impl Machine {
             waiting: self.waiters.len(),
             dead: self.backends.dead(),
             known: self.backends.known(),
+            plans: self.plans,
             backends: known.chain(removed).map(|(index, record)| self.describe(index, record)).collect(),
         }
     }

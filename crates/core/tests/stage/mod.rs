@@ -97,6 +97,14 @@ impl Stage {
         self.go();
     }
 
+    /// Backends by number, priority and weight.
+    pub(crate) fn ranked(&mut self, ranked: &[(u16, u16, u16)]) {
+        let rank = |&(number, priority, weight): &(u16, u16, u16)| backend(number).with_priority(priority, weight);
+        let backends: Vec<Backend> = ranked.iter().map(rank).collect();
+        self.machine.handle_backends(self.now, &backends);
+        self.go();
+    }
+
     /// The driver's turn, for as long as it has something to do.
     pub(crate) fn go(&mut self) {
         loop {
@@ -254,6 +262,17 @@ impl Stage {
             Delivery::Refuse { waiter: who, refusal } if *who == waiter => Some(*refusal),
             Delivery::Grant { .. } | Delivery::Refuse { .. } => None,
         })
+    }
+
+    /// The number of the backend that a lent slot is connected to.
+    pub(crate) fn lent_from(&self, slot: SlotRef) -> u16 {
+        let lent = self.machine.lent().find(|lent| lent.slot == slot).expect("it is lent");
+        lent.backend.port()
+    }
+
+    /// How many plans it has taken so far.
+    pub(crate) fn plans(&self) -> u64 {
+        self.machine.snapshot().plans
     }
 
     pub(crate) fn counts(&self) -> Counts {
