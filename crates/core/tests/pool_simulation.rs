@@ -43,6 +43,7 @@ fn promise_5_the_pool_is_back_at_its_target_when_faults_stop() {
         assert!(back, "promise 5: not back at the target after {bound:?}");
         world.run_for(world.quiet_bound());
         world.pool_is_quiet();
+        world.only_the_best_tier_is_used();
         world.end();
     });
 }
@@ -108,6 +109,7 @@ fn promise_9_a_new_address_under_an_old_name_moves_traffic() {
         let mut setting = Setting::with_one_that_hangs(seed);
         setting.servers = [2, 4][Random::new(seed).below(2)];
         setting.stuck = None;
+        (setting.priorities, setting.weights) = ([1, 2][seed as usize % 2], [1, 4][seed as usize / 2 % 2]);
         setting.dial = setting.dial.min(Duration::from_millis(100));
         let mut random = Random::new(seed);
         let mut world = World::new(setting, seed, trace);
@@ -162,6 +164,7 @@ fn promise_10_a_hanging_backend_does_not_keep_slots_that_another_could_use() {
         let mut setting = Setting::with_one_that_hangs(seed);
         setting.hold = HOUR;
         setting.stuck = Some(HOUR);
+        (setting.priorities, setting.weights) = (1, 1);
         setting.dial = setting.dial.min(Duration::from_millis(100));
         setting.patience = (Duration::from_secs(4), Duration::from_secs(8));
         let mut random = Random::new(seed);

@@ -74,6 +74,7 @@ impl World {
 
     fn granted_at_once(&mut self, claim: usize, slot: SlotRef, ask: Option<Place>) {
         self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, true);
+        self.the_better_tier_goes_first(slot);
         let id = self.take_connection(slot);
         self.claims[claim].granted = true;
         if let Some(place) = ask {

@@ -129,6 +129,7 @@ impl World {
             trace: trace.clone(),
             setting,
         };
+        (0..world.servers.len()).for_each(|server| world.rank(server));
         world.note(|world| format!("{:?}", world.setting));
         world.after_machine();
         for (every, event) in world.setting.rhythm() {

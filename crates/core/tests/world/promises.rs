@@ -4,7 +4,7 @@ use super::callers::Stage;
 use super::servers::Server;
 use super::{Content, Moment, Seat, World};
 use carom_core::idle::interval;
-use carom_core::pool::{BackendState, Refusal, Snapshot, State};
+use carom_core::pool::{BackendSnapshot, BackendState, Refusal, Snapshot, State};
 use carom_core::slot::{Counts, Phase, SlotRef};
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ impl World {
         if self.machine.state() == State::Failed && !unhurried {
             assert!(counts.total() > 0, "a failed pool has given up");
         }
+        self.nobody_waits_for_a_worse_tier();
         // A backend that has refused further connections lately is left alone for a while.
         let long_ago = self.clock.checked_sub(self.setting.longest_attempt());
         let went_wrong_lately = |server: &Server| server.known && server.failed_at >= long_ago;
@@ -57,6 +58,45 @@ impl World {
         if all_well && !unhurried && !self.servers.iter().any(went_wrong_lately) {
             assert!(counts.total() >= self.machine.target(), "less than the target: {counts:?}");
         }
+    }
+
+    /// A worse tier is used only while nothing works of the better ones.
+    fn nobody_waits_for_a_worse_tier(&self) {
+        let snapshot = self.machine.snapshot();
+        let works = |backend: &&BackendSnapshot| backend.state == BackendState::Alive && backend.counts.working() > 0;
+        let Some(best) = snapshot.backends.iter().filter(works).map(|found| found.backend.priority()).min() else {
+            return;
+        };
+        for worse in snapshot.backends.iter().filter(|found| found.backend.priority() > best) {
+            assert!(worse.counts.pending() == 0 || worse.state == BackendState::Removed, "{worse:?}, {best} works");
+        }
+    }
+
+    /// When the faults have stopped and the pool has settled, the best tier serves and nothing is left to any other.
+    pub(crate) fn only_the_best_tier_is_used(&self) {
+        let snapshot = self.machine.snapshot();
+        // A pool with room for one connection cannot watch what is dead, and without spares there is nothing to see.
+        if snapshot.maximum == 1 || self.setting.options.max_idle.is_none() {
+            return;
+        }
+        let best = snapshot.backends.iter().map(|found| found.backend.priority()).min();
+        for found in snapshot.backends.iter().filter(|found| found.counts.total() > 0) {
+            assert_eq!(Some(found.backend.priority()), best, "{found:?}");
+        }
+    }
+
+    /// What is idle in the tier that serves goes first.
+    pub(super) fn the_better_tier_goes_first(&self, slot: SlotRef) {
+        if self.setting.choosy > 0.0 || self.driver_is_notified() {
+            return;
+        }
+        let priority = |seat: &Seat| self.servers[seat.server].backend.priority();
+        let known = self.seats.iter().filter(|seat| !self.is_draining(seat.server, seat.term));
+        let works = |seat: &&Seat| matches!(seat.content, Content::Idle(_) | Content::Checking(_) | Content::Lent(_));
+        let Some(best) = known.clone().filter(works).map(priority).min() else { return };
+        let is_idle = |seat: &&Seat| matches!(seat.content, Content::Idle(_)) && priority(seat) == best;
+        let better = known.clone().find(is_idle).filter(|_| priority(&self.seats[slot.index()]) > best);
+        assert!(better.is_none(), "{better:?} was idle, but {slot:?} was lent");
     }
 
     fn promise_1_open_connections_never_exceed_maximum(&mut self) {

@@ -64,6 +64,16 @@ impl World {
         self.servers[server].behaviour = behaviour;
     }
 
+    /// Gives a server some priority and weight; the pool hears of it when the list is published.
+    pub(crate) fn rank(&mut self, server: usize) {
+        if (self.setting.priorities, self.setting.weights) != (1, 1) {
+            let priority = self.random.below(self.setting.priorities) as u16;
+            let weight = [0, 1, 10, 1_000][self.random.below(self.setting.weights)];
+            let backend = &mut self.servers[server].backend;
+            *backend = backend.clone().with_priority(priority, weight);
+        }
+    }
+
     pub(super) fn went_wrong(&mut self, server: usize) {
         self.servers[server].failed_at = Some(self.clock);
     }
@@ -99,7 +109,10 @@ impl World {
 
     /// The resolver now knows exactly these.
     pub(crate) fn publish(&mut self, servers: &[usize]) {
-        self.note(|_| format!("backends {servers:?}"));
+        let priority = |&index: &usize| self.servers[index].backend.priority();
+        self.note(|_| {
+            format!("backends {servers:?}, priorities {:?}", servers.iter().map(priority).collect::<Vec<_>>())
+        });
         // A closed pool does not mind any more.
         for (index, server) in self.servers.iter_mut().enumerate().filter(|_| self.books.closed_at.is_none()) {
             let known = servers.contains(&index);
@@ -143,6 +156,9 @@ impl World {
                     known.push(any);
                 }
             }
+        }
+        if self.random.chance(0.3) {
+            self.rank(any);
         }
         self.publish(&known);
     }

@@ -13,6 +13,10 @@ pub(crate) struct Setting {
     pub(crate) options: Options,
     pub(crate) policies: Vec<Limits>,
     pub(crate) servers: usize,
+    /// How many priorities there are; 1 is none.
+    pub(crate) priorities: usize,
+    /// How many weights there are; 1 is none.
+    pub(crate) weights: usize,
     /// Most time the driver, a task or a caller takes to be scheduled.
     pub(crate) latency: Duration,
     /// Most time a healthy server takes to accept.
@@ -90,6 +94,8 @@ impl Setting {
             options,
             policies,
             servers: 1 + random.below(most_servers),
+            priorities: [1, 1, 2, 3][seed as usize % 4],
+            weights: [1, 4][seed as usize / 4 % 2],
             latency: Duration::from_micros(random.below(5_000) as u64),
             dial,
             hold: millis(random, 1, 1_000),
@@ -152,6 +158,10 @@ impl Setting {
             },
             policies: vec![limits],
             servers,
+            // What is stuck works, as far as anyone can tell, and its tier with it; and all may be stuck with one that has
+            // nearly all the weight.
+            priorities: if stuck.is_some() { 1 } else { wild.priorities },
+            weights: if stuck.is_some() { 1 } else { wild.weights },
             // Slower than a quarter of the timeout, even: one that is slow is not one that hangs.
             dial: if is_slow { millis(random, 500, 1_000) } else { millis(random, 1, 100) },
             hold: Duration::from_millis(40),
