@@ -37,7 +37,8 @@ impl Backend {
         Backend::new(address.to_string(), address)
     }
 
-    /// The same backend with a priority and weight as SRV records have them (lower priority numbers are used first).
+    /// The same backend with a priority and weight as SRV records have them: lower priority numbers are used first, and inside
+    /// a priority weights are shares. [`plan`](crate::plan) says what exactly they do.
     #[must_use]
     pub fn with_priority(mut self, priority: u16, weight: u16) -> Backend {
         self.priority = priority;
