@@ -9,6 +9,9 @@ use crate::random::Random;
 use std::time::{Duration, Instant};
 
 /// Which idle connection a claim gets.
+///
+/// Whatever is chosen by, connections to backends of a worse priority than the one that serves come last. Weights do not
+/// matter here: they say how many connections a backend has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pick {
     /// Of two random backends the one with the lower load (busy connections weighted by how long uses take, failed uses
@@ -334,11 +337,9 @@ impl Picker {
 
     #[inline]
     fn stand_ready(&mut self, index: u32) {
-        let aside = self.is_aside(index);
-        let group = &mut self.groups[index as usize];
-        if group.standing == NONE {
-            let list = if aside { &mut self.ready_aside } else { &mut self.ready };
-            group.standing = list.len() as u32;
+        if self.groups[index as usize].standing == NONE {
+            let list = if self.is_aside(index) { &mut self.ready_aside } else { &mut self.ready };
+            self.groups[index as usize].standing = list.len() as u32;
             list.push(index);
         }
     }
@@ -440,6 +441,26 @@ mod tests {
         assert!((0..20).all(|_| picker.choose(now, &mut random) == Some(1)));
         picker.remove(1);
         assert_eq!(picker.choose(now, &mut random), None);
+    }
+
+    #[test]
+    fn what_is_set_aside_comes_last() {
+        let mut random = Random::new(1);
+        for pick in [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo] {
+            let (mut picker, now) = picker(pick, &[(0, 0), (1, 1), (2, 0), (3, 2), (4, 0)]);
+            let mut choose =
+                |picker: &Picker| -> Vec<Option<u32>> { (0..20).map(|_| picker.choose(now, &mut random)).collect() };
+            picker.set_aside(0, true);
+            picker.set_aside(2, true);
+            assert!(choose(&picker).iter().all(|&slot| slot == Some(1)), "{pick:?}");
+            assert!(picker.choose_avoiding(1, now, &mut Random::new(1)).is_some(), "{pick:?}");
+            picker.remove(1);
+            assert!(choose(&picker).iter().all(|&slot| slot.is_some() && slot != Some(1)), "{pick:?}");
+            picker.set_aside(2, false);
+            assert!(choose(&picker).iter().all(|&slot| slot == Some(3)), "{pick:?}");
+            (0..5).filter(|&slot| slot != 1).for_each(|slot| picker.remove(slot));
+            assert!(!picker.has_idle(), "{pick:?}");
+        }
     }
 
     #[test]

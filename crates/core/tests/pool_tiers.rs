@@ -118,6 +118,19 @@ fn a_better_one_that_is_new_takes_over_when_it_is_connected() {
 }
 
 #[test]
+fn while_a_better_one_is_tried_the_other_still_grows() {
+    let mut stage = Stage::new(options(1, 4));
+    stage.ranked(&[(2, 20, 0)]);
+    stage.accept_all();
+    stage.ranked(&[(1, 10, 0), (2, 20, 0)]);
+    assert_eq!((stage.dialling(1), stage.dialling(2)), (1, 0));
+    stage.take();
+    assert_eq!((stage.dialling(1), stage.dialling(2)), (1, 1));
+    stage.accept(1);
+    assert_eq!((stage.counts_of(1).of(Phase::Idle), stage.dialling(2)), (1, 0), "what is not needed any more stops");
+}
+
+#[test]
 fn with_room_for_one_a_better_one_that_is_new_is_tried() {
     let mut stage = Stage::new(options(1, 1));
     stage.ranked(&[(2, 20, 0)]);

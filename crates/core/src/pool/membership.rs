@@ -7,8 +7,8 @@ use crate::slot::Phase;
 use std::time::Instant;
 
 impl Machine {
-    /// The resolver's whole current set. What is new is planned for, what is missing drains; what has another
-    /// priority or weight is planned for anew. Duplicates count once, as they come first. A set without news costs no plan.
+    /// The resolver's whole current set. What is new is planned for, what is missing drains, what has another priority or
+    /// weight is planned for anew; of duplicates the first counts. A set without news costs no plan.
     pub fn handle_backends(&mut self, now: Instant, current: &[Backend]) {
         if self.is_closed() {
             return;

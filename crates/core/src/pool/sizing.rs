@@ -7,6 +7,7 @@ use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
 use crate::plan::{Have, Spread, plan, share};
 use crate::slot::{Phase, SlotRef, State, Then};
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 impl Machine {
@@ -86,7 +87,9 @@ impl Machine {
         if let Some(serving) = serving {
             self.spare_the_strained(now, serving, &order, &have, &mut plan.want);
         }
-        let removals: Vec<(usize, usize)> = plan.removals(&have).collect();
+        let mut removals: Vec<(usize, usize)> = plan.removals(&have).collect();
+        // A worse tier makes room first.
+        removals.sort_by_key(|&(place, _)| Reverse(have[place].priority));
         let additions: Vec<u32> = plan.additions(&have).map(|place| order[place]).collect();
 
         let mut surplus = Surplus::default();
@@ -308,7 +311,7 @@ enum Strain {
     },
 }
 
-/// Connections beyond the plan, those of the least preferred backends first.
+/// Connections beyond the plan, those of the worst tier and in it of the least preferred backends first.
 #[derive(Default)]
 struct Surplus {
     unused: Vec<u32>,
