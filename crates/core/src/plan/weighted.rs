@@ -47,7 +47,7 @@ pub(crate) fn share(weights: impl ExactSizeIterator<Item = u16> + Clone, slots: 
         let exact = slots as u128 * u128::from(next.weight);
         let whole = exact / total;
         shares.push(whole as usize);
-        if exact % total > 0 {
+        if !exact.is_multiple_of(total) {
             due.push(Due { before: whole, ..next });
         }
     }
