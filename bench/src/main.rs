@@ -3,6 +3,7 @@
 
 mod args;
 mod bars;
+mod discovery;
 mod hazards;
 mod measure;
 mod memory;
@@ -47,6 +48,7 @@ const PARTS: &[Part] = &[
     Part { name: "overload", run: |extent| overload::report(&extent.load) },
     Part { name: "hazards", run: |_| hazards::report() },
     Part { name: "planning", run: |_| planning::report() },
+    Part { name: "discovery", run: |_| discovery::report() },
     Part { name: "memory", run: |_| memory::report() },
 ];
 
