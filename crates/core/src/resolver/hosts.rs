@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 pub(super) struct Host {
     pub(super) aaaa: LookupId,
     pub(super) a: LookupId,
-    /// Its addresses came along with the SRV answer, so nobody asks for them.
-    pub(super) given: bool,
 }
 
 impl Machine {
@@ -52,15 +50,15 @@ impl Machine {
         for name in names {
             let host = self.host(&name);
             match given.remove(&*name) {
-                Some(addresses) => self.take_given(&name, host, addresses, ttl),
-                None => self.ask_for(now, &name, host),
+                Some(addresses) => self.take_given(host, addresses, ttl),
+                None => self.ask_for(now, host),
             }
         }
     }
 
     /// "No data" for one family is an answer, not trouble, when the other family has just answered.
     pub(super) fn prune(&mut self, name: &str) {
-        let Some(&Host { aaaa, a, .. }) = self.hosts.get(name) else { return };
+        let Some(&Host { aaaa, a }) = self.hosts.get(name) else { return };
         for (one, other) in [(aaaa, a), (a, aaaa)] {
             let other = self.lookup(other);
             let other_answered = other.outcome == Outcome::Good && !other.addresses().is_empty();
@@ -78,13 +76,13 @@ impl Machine {
         }
         let aaaa = self.add_lookup(Question { name: Arc::clone(name), kind: Kind::Aaaa });
         let a = self.add_lookup(Question { name: Arc::clone(name), kind: Kind::A });
-        let host = Host { aaaa, a, given: false };
+        let host = Host { aaaa, a };
         self.hosts.insert(Arc::clone(name), host);
         host
     }
 
     fn remove_host(&mut self, name: &str) {
-        let Some(Host { aaaa, a, .. }) = self.hosts.remove(name) else { return };
+        let Some(Host { aaaa, a }) = self.hosts.remove(name) else { return };
         for id in [aaaa, a] {
             self.turn_off(id);
             self.lookups.remove(&id);
@@ -92,22 +90,24 @@ impl Machine {
         self.news.raise(News::Some);
     }
 
-    fn take_given(&mut self, name: &str, host: Host, addresses: Vec<IpAddr>, ttl: Duration) {
+    /// Its addresses came along with the SRV answer, so nobody asks for them.
+    fn take_given(&mut self, host: Host, addresses: Vec<IpAddr>, ttl: Duration) {
         let (v4, v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv4);
         for (id, mut addresses) in [(host.aaaa, v6), (host.a, v4)] {
             self.turn_off(id);
             addresses.sort_unstable();
             addresses.dedup();
-            if self.lookup(id).succeed(Found::Addresses(addresses), ttl) {
+            let lookup = self.lookup(id);
+            let news =
+                if addresses.is_empty() { lookup.reset() } else { lookup.succeed(Found::Addresses(addresses), ttl) };
+            if news {
                 self.news.raise(News::Some);
             }
         }
-        self.hosts.entry(name.into()).and_modify(|host| host.given = true);
     }
 
     /// Makes sure that a host's addresses are asked for, now that they did not come along.
-    fn ask_for(&mut self, now: Instant, name: &str, host: Host) {
-        self.hosts.entry(name.into()).and_modify(|host| host.given = false);
+    fn ask_for(&mut self, now: Instant, host: Host) {
         let useful = [(host.aaaa, self.options.ipv6), (host.a, true)];
         for (id, _) in useful.into_iter().filter(|(_, useful)| *useful) {
             if self.lookup(id).state == State::Off {

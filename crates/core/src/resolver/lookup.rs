@@ -124,6 +124,15 @@ impl Lookup {
         }
     }
 
+    /// Begins anew, as if it had never been asked. Whether that changes anything.
+    pub(super) fn reset(&mut self) -> bool {
+        let news = self.found.is_some() || self.outcome != Outcome::Unknown;
+        self.forget();
+        self.ttl = None;
+        self.outcome = Outcome::Unknown;
+        news
+    }
+
     /// Forgets what was found: it is no longer so.
     pub(super) fn forget(&mut self) {
         self.found = None;

@@ -212,12 +212,13 @@ impl Machine {
             return;
         }
         self.options.ipv6 = ipv6;
-        for id in self.hosts.values().filter(|host| !host.given).map(|host| host.aaaa).collect::<Vec<_>>() {
+        for id in self.hosts.values().map(|host| host.aaaa).collect::<Vec<_>>() {
             if ipv6 {
                 self.want(now, id);
-            } else {
-                self.turn_off(id);
-                self.lookup(id).forget();
+                continue;
+            }
+            self.turn_off(id);
+            if self.lookup(id).reset() {
                 self.news.raise(publish::News::Some);
             }
         }

@@ -1,6 +1,6 @@
 //! What is known, put together from all lookups, and when it is worth saying.
 
-use super::lookup::Outcome;
+use super::lookup::{self, Outcome};
 use super::question::{Kind, Question};
 use super::{Action, Machine, Source};
 use crate::backend::Backend;
@@ -51,7 +51,7 @@ pub enum Via {
 pub struct Resolution {
     /// Where it is.
     pub state: State,
-    /// Who serves; by priority, name, port and address.
+    /// Who serves; by priority, name, port and address, IPv6 first.
     pub backends: Arc<[Backend]>,
     /// Where each of them is known from, in the same order. A change of these alone is not published.
     pub details: Arc<[Detail]>,
@@ -160,12 +160,12 @@ impl Machine {
         let (mut backends, mut details) = (Vec::new(), Vec::new());
         for target in &self.targets {
             let Some(host) = self.hosts.get(&target.name) else { continue };
-            let via = match self.source {
-                Source::Service if host.given => Via::Additional,
-                Source::Service => Via::Srv,
-                Source::Undecided | Source::Domain => Via::Domain,
-            };
             for lookup in [host.aaaa, host.a].map(|id| &self.lookups[&id]) {
+                let via = match self.source {
+                    Source::Service if lookup.state == lookup::State::Off => Via::Additional,
+                    Source::Service => Via::Srv,
+                    Source::Undecided | Source::Domain => Via::Domain,
+                };
                 let detail = Detail { ttl: lookup.ttl.unwrap_or_default(), via };
                 for &address in lookup.addresses() {
                     let backend = Backend::new(Arc::clone(&target.name), SocketAddr::new(address, target.port));
