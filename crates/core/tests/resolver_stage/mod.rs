@@ -29,7 +29,11 @@ pub(crate) fn ms(millis: u64) -> Duration {
 
 /// Exact waits, and room for every question. The two policies differ in everything, so that each is seen to be the one used.
 pub(crate) fn options() -> Options {
-    Options { concurrency: 100, recovery: Recovery::default().dns(policy()).dns_srv(srv_policy()), ..Options::new("svc") }
+    Options {
+        concurrency: 100,
+        recovery: Recovery::default().dns(policy()).dns_srv(srv_policy()),
+        ..Options::new("svc")
+    }
 }
 
 /// 3 attempts of 1 s and 2 s, 100 ms and 200 ms apart; longest delay 10 s.
