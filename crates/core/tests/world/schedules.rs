@@ -16,7 +16,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    fn on(shown: usize) -> Trace {
+    pub(crate) fn on(shown: usize) -> Trace {
         Trace { lines: Some(Rc::default()), shown }
     }
 
@@ -34,8 +34,12 @@ impl Trace {
         }
     }
 
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.iter().flat_map(|lines| lines.borrow().clone()).collect()
+    }
+
     fn print(&self) {
-        for line in self.lines.iter().flat_map(|lines| lines.borrow().clone()) {
+        for line in self.lines() {
             eprintln!("{line}");
         }
     }
