@@ -134,6 +134,27 @@ fn additional_addresses_that_begin_to_come_end_the_asking() {
     assert_eq!(stage.newly_asked(), [SRV], "not even after the 10 s");
 }
 
+/// Else they would grow old for as long as SRV stays in trouble.
+#[test]
+fn additional_addresses_are_asked_for_while_srv_is_in_trouble() {
+    let mut stage = Stage::new(service_v4());
+    stage.answer(SRV, targets_with(&["a:1", "b:1"], &SERVICE, 50));
+    stage.next_ask(SRV);
+    stage.exhaust(SRV, 2);
+    assert_eq!(stage.asking(), ["A a", "A b"]);
+    stage.answer("A a", addresses(&["10.0.0.7"], 86_000));
+    stage.answer("A b", REFUSED);
+    assert_eq!(stage.backends(), ["a (10.0.0.7:1)", "b (10.0.0.2:1)"]);
+    stage.next_ask(SRV);
+    stage.answer(SRV, targets_with(&["a:1", "b:1"], &SERVICE, 50));
+    assert_eq!(
+        (stage.backends(), stage.stale_since()),
+        (vec!["a (10.0.0.1:1)".to_owned(), "b (10.0.0.2:1)".into()], None)
+    );
+    stage.newly_asked();
+    assert_eq!((stage.next_ask(SRV), stage.newly_asked()), (secs(50), vec![SRV.to_owned()]), "they come along again");
+}
+
 #[test]
 fn duplicates_collapse() {
     let mut stage = Stage::new(service_v4());

@@ -100,8 +100,10 @@ impl Machine {
         let again = self.lookup(id).ttl.unwrap_or(if known { with_addresses } else { alone });
         self.rest(now, id, again);
         self.trouble(now, id);
-        if self.source == Source::Undecided {
-            self.use_domain(now);
+        match self.source {
+            Source::Undecided => self.use_domain(now),
+            Source::Service => self.ask_for_given(now),
+            Source::Domain => {}
         }
     }
 

@@ -56,7 +56,14 @@ impl Machine {
         }
     }
 
-    /// "No data" for one family is an answer, not trouble, when the other family has just answered.
+    /// Addresses that came along do so no more, for now: they are looked after like any others.
+    pub(super) fn ask_for_given(&mut self, now: Instant) {
+        for host in self.hosts.values().copied().collect::<Vec<_>>() {
+            self.ask_for(now, host);
+        }
+    }
+
+    /// "No data" for one family is an answer, not trouble, when the other family answered last time.
     pub(super) fn prune(&mut self, name: &str) {
         let Some(&Host { aaaa, a }) = self.hosts.get(name) else { return };
         for (one, other) in [(aaaa, a), (a, aaaa)] {

@@ -6,7 +6,7 @@
 //!
 //! - A set is never emptied by trouble. What was found stays until a better answer, marked stale. Only a successful answer
 //!   that is not empty takes a backend away: an SRV answer without a target, an address answer without an address, or
-//!   "no data" for one family of a host whose other family has just answered.
+//!   "no data" for one family of a host whose other family answered last time.
 //! - Nothing is published while a question that could add to it has not been tried once, so that a new set replaces the old
 //!   one whole; but no longer than one `dns` timeout, so that one silent question does not hold up the others.
 //! - Nothing is asked without end: a TTL is at least `min_ttl`, attempts are those of the recovery policy, and questions under
@@ -20,10 +20,11 @@
 //! | REFUSED | as a failure, but no further attempt | the same | the same |
 //! | failure, timeout | further attempts, then below | the same | the same |
 //!
-//! Out of attempts: SRV that has worked keeps its backends and asks again after its TTL; SRV that never worked falls back
-//! to the domain's addresses and asks again in 60 s, in 15 min once addresses are known. Addresses that are known stay and are
-//! asked for again after their TTL, at the latest in 60 s; AAAA that never worked beside an A that does, in 1 h; otherwise after
-//! the longest delay of the policy. The negative TTL is the answer's (SOA), or 60 s. All waits are spread forward.
+//! Out of attempts: SRV that has worked keeps its backends and asks again after its TTL, and meanwhile asks for the addresses
+//! that came along with it; SRV that never worked falls back to the domain's addresses and asks again in 60 s, in 15 min once
+//! addresses are known. Addresses that are known stay and are asked for again after their TTL, at the latest in 60 s; AAAA that
+//! never worked beside an A that does, in 1 h; otherwise after the longest delay of the policy. The negative TTL is the answer's
+//! (SOA), or 60 s. All waits are spread forward.
 //!
 //! ```
 //! use carom_core::resolver::{Action, Answer, Machine, Options};
