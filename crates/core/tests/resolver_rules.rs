@@ -424,6 +424,21 @@ fn what_was_in_trouble_is_asked_at_once_when_nameservers_are_back() {
     assert_eq!(stage.newly_asked(), [""; 0], "what was waiting to be asked again is not");
 }
 
+/// It may have been lost, so its failure is the first of a round and not the last, after which there is a long rest.
+#[test]
+fn a_question_under_way_when_nameservers_are_back_has_all_its_attempts_again() {
+    let mut stage = Stage::new(domain_v4());
+    for _ in 0..2 {
+        stage.answer(A, SERVFAIL);
+        stage.next_ask(A);
+    }
+    stage.restored();
+    assert_eq!(stage.asking(), [A], "it is not asked twice");
+    stage.answer(A, SERVFAIL);
+    assert_eq!(stage.next_ask(A), ms(100));
+    assert_eq!(stage.resolution().state, State::Starting);
+}
+
 #[test]
 fn a_question_nobody_wants_is_cancelled_and_its_answer_ignored() {
     let mut stage = two_targets();

@@ -194,14 +194,20 @@ impl Machine {
         self.publish(now);
     }
 
-    /// What was in trouble may be asked again at once: the way to the nameservers is back.
+    /// The way to the nameservers is back: what was in trouble is asked again at once, and what is being asked, perhaps in
+    /// vain, has all its attempts before it.
     pub fn handle_restored(&mut self, now: Instant) {
-        let troubled = |lookup: &Lookup| {
-            matches!(lookup.state, lookup::State::Delayed { .. })
-                || (lookup.state == lookup::State::Resting && lookup.outcome == lookup::Outcome::Trouble)
-        };
-        let ids: Vec<_> = self.lookups.iter().filter(|(_, lookup)| troubled(lookup)).map(|(&id, _)| id).collect();
-        for id in ids {
+        let mut troubled = Vec::new();
+        for (&id, lookup) in &mut self.lookups {
+            let policy = self.options.recovery.for_dns(lookup.question.kind == Kind::Srv);
+            match &mut lookup.state {
+                lookup::State::Queued { tries } | lookup::State::Asking { tries, .. } => *tries = Tries::new(policy),
+                lookup::State::Delayed { .. } => troubled.push(id),
+                lookup::State::Resting if lookup.outcome == lookup::Outcome::Trouble => troubled.push(id),
+                lookup::State::Resting | lookup::State::Off => {}
+            }
+        }
+        for id in troubled {
             self.want(now, id);
         }
         self.pump();
