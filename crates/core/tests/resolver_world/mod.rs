@@ -239,7 +239,7 @@ impl World {
         if self.ended.len() > 20 {
             self.ended.drain(..10);
         }
-        self.promises_3_4_7_10_what_is_published(self.books.published > published);
+        self.promises_3_4_7_10_11_what_is_published(self.books.published > published);
         self.promise_9_nobody_asks_for_what_is_gone();
     }
 

@@ -11,10 +11,12 @@
 //!   8  a timeout that has been handled is over
 //!   9  nobody asks for what is not a target any more
 //!  10  it is complete as soon as everything has been tried
+//!  11  a set is published whole: not before everything has been tried, or a timeout has passed; and then it is
 //! ```
 
 use super::zone::{Figures, figures};
 use super::{Flight, Moment, Setting, World};
+use carom_core::recovery::Tries;
 use carom_core::resolver::{Answer, Kind, Options, Question, State, Target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -42,6 +44,10 @@ pub(crate) struct Books {
     /// When a question was asked last, of whatever target that was.
     asked: BTreeMap<Question, Moment>,
     state: State,
+    /// Since when something has not been tried, or was published for all that.
+    untried_since: Option<Moment>,
+    /// Since when something is known that is not published.
+    unsaid_since: Option<Moment>,
 }
 
 impl Books {
@@ -63,6 +69,8 @@ impl Books {
             rests: BTreeMap::new(),
             asked: BTreeMap::new(),
             state: State::Starting,
+            untried_since: Some(Moment::ZERO),
+            unsaid_since: None,
         }
     }
 
@@ -220,7 +228,7 @@ impl World {
         assert!(self.flights.len() <= most, "promise 1: {} questions are under way", self.flights.len());
     }
 
-    pub(super) fn promises_3_4_7_10_what_is_published(&mut self, published: bool) {
+    pub(super) fn promises_3_4_7_10_11_what_is_published(&mut self, published: bool) {
         let (resolution, books) = (self.machine.resolution(), &mut self.books);
         let said: BTreeSet<_> = resolution.backends.iter().map(figures).collect();
         assert_eq!(said.len(), resolution.backends.len(), "promise 4: somebody is there twice");
@@ -245,9 +253,18 @@ impl World {
                 books.targets_ever.contains(&target) && books.addresses_ever.contains(&(name.clone(), socket.ip()));
             assert!(answered, "promise 4: {name} {socket} was never answered");
         }
-        let all_are_tried = books.all_are_tried();
+        let (all_are_tried, known) = (books.all_are_tried(), books.backends());
+        let patience = Tries::new(self.machine.options().recovery.for_dns(false)).timeout();
+        if published && !all_are_tried {
+            let since = books.untried_since.take().unwrap_or(self.clock);
+            assert!(self.clock >= since + patience, "promise 11: published in parts");
+        }
+        books.untried_since = if all_are_tried { None } else { books.untried_since.or(Some(self.clock)) };
+        books.unsaid_since = if known.is_subset(&said) { None } else { books.unsaid_since.or(Some(self.clock)) };
+        let unsaid = books.unsaid_since.map_or(Moment::ZERO, |since| self.clock - since);
+        assert!(unsaid <= patience + self.setting.late, "promise 11: {known:?} is known, {said:?} still published");
+
         if all_are_tried {
-            let known = books.backends();
             assert!(known.is_subset(&said), "promise 4: {known:?} is known, {said:?} published");
             assert!(said == known || resolution.stale_since.is_some(), "promise 4: {said:?}, but {known:?} is known");
             assert!(resolution.complete, "promise 10: everything has been tried");
