@@ -342,3 +342,43 @@ impl Machine {
         });
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+
+    /// The targets are others each time, most questions end in trouble, and IPv6 comes and goes.
+    #[test]
+    fn memory_follows_the_targets_there_are() {
+        let mut now = Instant::now();
+        let options = Options { service: Some("_s._tcp".into()), concurrency: 3, ..Options::new("d") };
+        let mut machine = Machine::new(options, 1, now).unwrap();
+        for round in 0..5_000 {
+            while let Some(action) = machine.poll_action() {
+                let Action::Ask { id, question, .. } = action else { continue };
+                let name = |number: u32| format!("h{}", round * 5 + number).into();
+                let target = |number| Target { priority: 0, name: name(number), port: 1, weight: 0 };
+                let targets = (0..5).map(target).collect();
+                let answer = match question.kind {
+                    Kind::Srv => Answer::Targets { targets, additional: Vec::new(), ttl: Duration::ZERO },
+                    Kind::Aaaa => Answer::Trouble,
+                    Kind::A => continue,
+                };
+                machine.handle_answer(now, id, answer);
+            }
+            machine.set_ipv6(now, round % 3 == 0);
+            now += Duration::from_secs(1);
+            machine.handle_timeout(now);
+            let stuck = machine.asking.iter().find(|(_, id)| machine.lookups[id].question.kind == Kind::A);
+            if let Some(id) = stuck.map(|(&id, _)| id) {
+                machine.handle_answer(now, id, Answer::Trouble);
+            }
+            assert!(machine.hosts.len() <= 5 && machine.lookups.len() <= 11 && machine.asking.len() <= 3);
+            assert!(machine.queue.len() < 100, "{} are queued in round {round}", machine.queue.len());
+            assert!(machine.timers.len() < 150, "{} timers in round {round}", machine.timers.len());
+        }
+        let srv = machine.lookups[&machine.srv.expect("there is a service")].ttl;
+        assert!(srv.is_some() && machine.next_lookup > 5_000, "the targets have changed: {}", machine.next_lookup);
+    }
+}
