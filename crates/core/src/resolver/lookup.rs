@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 ///  Off ----------> Queued -------> Asking -----------------------------------> Resting
 ///   ^                ^                |  trouble                                 |
 ///   |                |                +----------> Delayed                       |
-///   |                +--- delay over ----------------'                           |
-///   |                +--- time over ---------------------------------------------'
+///   |                +--- delay over (*) ------------'                           |
+///   |                +--- time over (*) -----------------------------------------'
 ///   +--- from anywhere, when something else answers it
+///
+///  (*) or nameservers are back, after trouble
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {

@@ -14,7 +14,7 @@ pub(crate) const SRV: &str = "SRV _http._tcp.svc";
 pub(crate) const AAAA: &str = "AAAA svc";
 pub(crate) const A: &str = "A svc";
 
-/// A nameserver without SRV, data, or time.
+/// Answers without content; a timeout is told as SERVFAIL is.
 pub(crate) const NOTIMP: Answer = Answer::NotImplemented;
 pub(crate) const REFUSED: Answer = Answer::Refused;
 pub(crate) const SERVFAIL: Answer = Answer::Trouble;
