@@ -3,7 +3,7 @@
 
 mod resolver_stage;
 
-use carom_core::resolver::{State, Via};
+use carom_core::resolver::{Options, State, Via};
 use resolver_stage::*;
 
 const SERVICE: [(&str, &str); 2] = [("a", "10.0.0.1"), ("b", "10.0.0.2")];
@@ -176,6 +176,20 @@ fn a_silent_target_holds_up_the_others_for_one_timeout_at_most() {
     stage.answer("A d", SERVFAIL);
     assert_eq!(stage.published, 3, "it has been tried: that is all there is for now");
     assert!(stage.resolution().complete);
+}
+
+/// Each list has another silent target, before the silence of the last was long enough.
+#[test]
+fn silent_targets_that_keep_changing_hold_up_the_others_for_one_timeout_at_most() {
+    let mut stage = Stage::new(Options { min_ttl: ms(300), ..service_v4() });
+    for round in 0..4 {
+        stage.next_ask(SRV);
+        let silent = format!("silent-{round}:1");
+        stage.answer(SRV, targets_with(&["a:1", "b:1", &silent], &SERVICE, 0));
+        assert_eq!(stage.published, 0, "in round {round}");
+    }
+    stage.pass(ms(100));
+    assert_eq!((stage.now - stage.start, stage.backends().len()), (secs(1), 2));
 }
 
 #[test]

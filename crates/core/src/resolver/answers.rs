@@ -42,17 +42,17 @@ impl Machine {
                 let mut seen = BTreeSet::new();
                 targets.retain(|target| seen.insert((Arc::clone(&target.name), target.port)));
                 self.rest(now, id, ttl);
-                self.srv_found(now, id, targets, &additional, ttl);
+                self.srv_found(id, targets, &additional, ttl);
             }
             // An empty list is as good as none.
             Answer::Targets { .. } | Answer::Addresses { .. } | Answer::Nothing { .. } => {
                 let ttl = if let Answer::Nothing { ttl, .. } = answer { ttl } else { None };
                 self.rest(now, id, ttl.unwrap_or(NOTHING));
-                self.srv_absent(now, id, !matches!(answer, Answer::Nothing { exists: false, .. }));
+                self.srv_absent(id, !matches!(answer, Answer::Nothing { exists: false, .. }));
             }
             Answer::NotImplemented => {
                 self.rest(now, id, NOT_IMPLEMENTED);
-                self.srv_absent(now, id, true);
+                self.srv_absent(id, true);
             }
             Answer::NotOffered { ttl } => {
                 self.rest(now, id, ttl);
@@ -70,28 +70,21 @@ impl Machine {
         }
     }
 
-    fn srv_found(
-        &mut self,
-        now: Instant,
-        id: LookupId,
-        targets: Vec<Target>,
-        additional: &[(Arc<str>, IpAddr)],
-        ttl: Duration,
-    ) {
+    fn srv_found(&mut self, id: LookupId, targets: Vec<Target>, additional: &[(Arc<str>, IpAddr)], ttl: Duration) {
         if self.lookup(id).succeed(Found::Targets(targets.clone()), ttl) {
             self.news.raise(News::Some);
         }
         self.source = Source::Service;
-        self.use_targets(now, targets, additional, ttl);
+        self.use_targets(targets, additional, ttl);
     }
 
     /// There are no SRV records: the domain's own addresses serve.
-    fn srv_absent(&mut self, now: Instant, id: LookupId, exists: bool) {
+    fn srv_absent(&mut self, id: LookupId, exists: bool) {
         let lookup = self.lookup(id);
         lookup.forget();
         lookup.outcome = Outcome::Nothing { exists };
         self.news.raise(News::Some);
-        self.use_domain(now);
+        self.use_domain();
     }
 
     fn srv_exhausted(&mut self, now: Instant, id: LookupId) {
@@ -101,8 +94,8 @@ impl Machine {
         self.rest(now, id, again);
         self.trouble(now, id);
         match self.source {
-            Source::Undecided => self.use_domain(now),
-            Source::Service => self.ask_for_given(now),
+            Source::Undecided => self.use_domain(),
+            Source::Service => self.ask_for_given(),
             Source::Domain => {}
         }
     }

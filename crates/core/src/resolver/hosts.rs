@@ -7,7 +7,7 @@ use super::{LookupId, Machine, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A name that has addresses.
 #[derive(Clone, Copy, Debug)]
@@ -18,22 +18,16 @@ pub(super) struct Host {
 
 impl Machine {
     /// The domain's own addresses are the backends.
-    pub(super) fn use_domain(&mut self, now: Instant) {
+    pub(super) fn use_domain(&mut self) {
         if self.source != Source::Domain {
             self.source = Source::Domain;
             let (name, port) = (Arc::clone(&self.options.domain), self.options.default_port);
-            self.use_targets(now, vec![Target { priority: 0, name, port, weight: 0 }], &[], Duration::ZERO);
+            self.use_targets(vec![Target { priority: 0, name, port, weight: 0 }], &[], Duration::ZERO);
         }
     }
 
     /// The addresses of these targets are the backends; some came along, good for `ttl`.
-    pub(super) fn use_targets(
-        &mut self,
-        now: Instant,
-        targets: Vec<Target>,
-        additional: &[(Arc<str>, IpAddr)],
-        ttl: Duration,
-    ) {
+    pub(super) fn use_targets(&mut self, targets: Vec<Target>, additional: &[(Arc<str>, IpAddr)], ttl: Duration) {
         if self.targets != targets {
             self.targets = targets;
             self.news.raise(News::Some);
@@ -51,15 +45,15 @@ impl Machine {
             let host = self.host(&name);
             match given.remove(&*name) {
                 Some(addresses) => self.take_given(host, addresses, ttl),
-                None => self.ask_for(now, host),
+                None => self.ask_for(host),
             }
         }
     }
 
     /// Addresses that came along do so no more, for now: they are looked after like any others.
-    pub(super) fn ask_for_given(&mut self, now: Instant) {
+    pub(super) fn ask_for_given(&mut self) {
         for host in self.hosts.values().copied().collect::<Vec<_>>() {
-            self.ask_for(now, host);
+            self.ask_for(host);
         }
     }
 
@@ -114,11 +108,11 @@ impl Machine {
     }
 
     /// Makes sure that a host's addresses are asked for, now that they did not come along.
-    fn ask_for(&mut self, now: Instant, host: Host) {
+    fn ask_for(&mut self, host: Host) {
         let useful = [(host.aaaa, self.options.ipv6), (host.a, true)];
         for (id, _) in useful.into_iter().filter(|(_, useful)| *useful) {
             if self.lookup(id).state == State::Off {
-                self.want(now, id);
+                self.want(id);
             }
         }
     }

@@ -8,7 +8,7 @@
 //!   that is not empty takes a backend away: an SRV answer without a target, an address answer without an address, or
 //!   "no data" for one family of a host whose other family answered last time.
 //! - Nothing is published while a question that could add to it has not been tried once, so that a new set replaces the old
-//!   one whole; but no longer than one `dns` timeout, so that one silent question does not hold up the others.
+//!   one whole; but no news waits longer than one `dns` timeout, so that silent questions do not hold up the others.
 //! - Nothing is asked without end: a TTL is at least `min_ttl`, attempts are those of the recovery policy, and questions under
 //!   way are at most `concurrency`.
 //!
@@ -118,7 +118,7 @@ pub struct Machine {
     timers: Timers<(LookupId, u32)>,
     /// Lookups of which no attempt has ended yet.
     awaited: usize,
-    /// Until when they hold up publishing.
+    /// Until when they hold up news, if there are any.
     hold_until: Option<Instant>,
     news: publish::News,
     published: Resolution,
@@ -156,11 +156,12 @@ impl Machine {
                 let name = format!("{service}.{}", machine.options.domain).into();
                 let srv = machine.add_lookup(Question { name, kind: Kind::Srv });
                 machine.srv = Some(srv);
-                machine.want(now, srv);
+                machine.want(srv);
             }
-            None => machine.use_domain(now),
+            None => machine.use_domain(),
         }
         machine.pump();
+        machine.publish(now);
         Ok(machine)
     }
 
@@ -176,8 +177,7 @@ impl Machine {
 
     /// When [`handle_timeout`](Machine::handle_timeout) wants to be called, at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let held = self.hold_until.filter(|_| self.news != publish::News::None);
-        [self.timers.next(), held].into_iter().flatten().min()
+        [self.timers.next(), self.hold_until].into_iter().flatten().min()
     }
 
     /// Time has passed: what has rested or waited long enough is asked again.
@@ -185,8 +185,8 @@ impl Machine {
         while let Some((id, stay)) = self.timers.pop_due(now) {
             let Some(lookup) = self.lookups.get(&id).filter(|lookup| lookup.stay == stay) else { continue };
             match &lookup.state {
-                lookup::State::Delayed { tries } => self.enqueue(now, id, tries.clone()),
-                lookup::State::Resting => self.want(now, id),
+                lookup::State::Delayed { tries } => self.enqueue(id, tries.clone()),
+                lookup::State::Resting => self.want(id),
                 lookup::State::Off | lookup::State::Queued { .. } | lookup::State::Asking { .. } => {}
             }
         }
@@ -208,9 +208,10 @@ impl Machine {
             }
         }
         for id in troubled {
-            self.want(now, id);
+            self.want(id);
         }
         self.pump();
+        self.publish(now);
     }
 
     /// Whether IPv6 addresses are of use has been found out anew.
@@ -221,7 +222,7 @@ impl Machine {
         self.options.ipv6 = ipv6;
         for id in self.hosts.values().map(|host| host.aaaa).collect::<Vec<_>>() {
             if ipv6 {
-                self.want(now, id);
+                self.want(id);
                 continue;
             }
             self.turn_off(id);
@@ -262,18 +263,18 @@ impl Machine {
     }
 
     /// Begins a new round of attempts, unless one is under way.
-    fn want(&mut self, now: Instant, id: LookupId) {
+    fn want(&mut self, id: LookupId) {
         let lookup = &self.lookups[&id];
         match lookup.state {
             lookup::State::Off | lookup::State::Resting | lookup::State::Delayed { .. } => {
                 let tries = Tries::new(self.policy(lookup.question.kind));
-                self.enqueue(now, id, tries);
+                self.enqueue(id, tries);
             }
             lookup::State::Queued { .. } | lookup::State::Asking { .. } => {}
         }
     }
 
-    fn enqueue(&mut self, now: Instant, id: LookupId, tries: Tries) {
+    fn enqueue(&mut self, id: LookupId, tries: Tries) {
         let lookup = self.lookup(id);
         lookup.enter(lookup::State::Queued { tries });
         let newly_awaited = !lookup.tried && !lookup.awaited;
@@ -283,11 +284,7 @@ impl Machine {
         } else {
             self.queue.push_back(id);
         }
-        if newly_awaited {
-            self.awaited += 1;
-            let patience = Tries::new(self.policy(Kind::A)).timeout();
-            self.hold_until.get_or_insert(now + patience);
-        }
+        self.awaited += usize::from(newly_awaited);
     }
 
     /// Asks what is queued, as far as there is room.
@@ -327,9 +324,6 @@ impl Machine {
         if std::mem::take(&mut lookup.awaited) {
             self.awaited -= 1;
             self.news.raise(publish::News::Some);
-            if self.awaited == 0 {
-                self.hold_until = None;
-            }
         }
     }
 

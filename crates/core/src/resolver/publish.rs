@@ -114,11 +114,12 @@ impl Machine {
             return;
         }
         if self.awaited > 0 {
-            if self.hold_until.is_some_and(|until| now < until) {
+            let patience = Tries::new(self.policy(Kind::A)).timeout();
+            if now < *self.hold_until.get_or_insert(now + patience) {
                 return;
             }
-            self.hold_until = Some(now + Tries::new(self.policy(Kind::A)).timeout());
         }
+        self.hold_until = None;
         let resolution = self.put_together(now);
         let trouble = std::mem::replace(&mut self.news, News::None) == News::Trouble;
         if trouble || !resolution.says_the_same(&self.published) {
