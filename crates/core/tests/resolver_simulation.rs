@@ -11,15 +11,15 @@ use std::time::Duration;
 /// Every promise that can be judged step by step is; see `resolver_world/promises.rs`.
 #[test]
 fn promises_hold_whatever_happens() {
-    for_each_schedule(4_000, |seed, trace| {
+    for_each_schedule(3_000, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
-        world.run_for(Duration::from_secs(60));
+        world.run_for(Duration::from_secs(40));
     });
 }
 
 #[test]
 fn promise_6_the_truth_is_published_when_changes_and_faults_stop() {
-    for_each_schedule(4_000, |seed, trace| {
+    for_each_schedule(3_000, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.run_for(Duration::from_secs(20));
         world.calm_down();
@@ -31,7 +31,7 @@ fn promise_6_the_truth_is_published_when_changes_and_faults_stop() {
 /// With short waits, so that every answer there is has been asked for again: then there is nothing more to say.
 #[test]
 fn promise_6_and_then_nothing_is_published_any_more() {
-    for_each_schedule(400, |seed, trace| {
+    for_each_schedule(300, |seed, trace| {
         let mut setting = Setting::wild(seed);
         setting.options.max_ttl = setting.options.min_ttl * 3;
         let mut world = World::new(setting, seed, trace);

@@ -92,11 +92,11 @@ impl Lookup {
         self.stay = self.stay.wrapping_add(1);
     }
 
-    /// Whether an attempt is under way or still to come before the lookup rests.
-    pub(super) fn is_busy(&self) -> bool {
+    /// Whether its first attempts are under way or still to come. Later ones prove nothing: of many lookups one is always busy.
+    pub(super) fn is_in_first_round(&self) -> bool {
         match self.state {
             State::Off | State::Resting => false,
-            State::Queued { .. } | State::Asking { .. } | State::Delayed { .. } => true,
+            State::Queued { .. } | State::Asking { .. } | State::Delayed { .. } => self.outcome == Outcome::Unknown,
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// ```text
 ///  Starting ------> Running     a first set is known; it may become stale, but is never taken back
 ///      |               ^
-///      +---> Failed ---+        every question has ended, and nothing is known
+///      +---> Failed ---+        every question has ended once, and nothing is known
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -146,7 +146,7 @@ impl Machine {
         let state = match self.published.state {
             State::Running => State::Running,
             State::Failed => State::Failed,
-            State::Starting if self.lookups.values().any(|lookup| lookup.is_busy()) => State::Starting,
+            State::Starting if self.lookups.values().any(|lookup| lookup.is_in_first_round()) => State::Starting,
             State::Starting => State::Failed,
         };
         let stale_since = match state {
