@@ -19,11 +19,9 @@ pub(super) struct Host {
 impl Machine {
     /// The domain's own addresses are the backends.
     pub(super) fn use_domain(&mut self) {
-        if self.source != Source::Domain {
-            self.source = Source::Domain;
-            let (name, port) = (Arc::clone(&self.options.domain), self.options.default_port);
-            self.use_targets(vec![Target { priority: 0, name, port, weight: 0 }], &[], Duration::ZERO);
-        }
+        self.source = Source::Domain;
+        let (name, port) = (Arc::clone(&self.options.domain), self.options.default_port);
+        self.use_targets(vec![Target { priority: 0, name, port, weight: 0 }], &[], Duration::ZERO);
     }
 
     /// The addresses of these targets are the backends; some came along, good for `ttl`.
