@@ -1,0 +1,187 @@
+//! What can be typed. What it means is none of this file's business.
+
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Connections to services that run on many nodes.
+#[derive(Debug, Parser)]
+#[command(name = "carom", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "\
+`carom COMMAND --help` says more about a command.
+
+The variable CAROM_LOG sets what is logged to stderr: error, warn (the default), info, debug,
+trace or off, also for parts of the program, as in CAROM_LOG=warn,carom::dns=debug.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Resolve(Resolve),
+    /// Print the completions of a shell, to be sourced by it
+    #[command(after_help = "\
+Examples:
+  carom completions bash > ~/.local/share/bash-completion/completions/carom
+  carom completions zsh > ~/.zfunc/_carom
+  carom completions fish > ~/.config/fish/completions/carom.fish")]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print a manual page
+    #[command(after_help = "\
+Examples:
+  carom man | man -l -
+  carom man resolve > /usr/local/share/man/man1/carom-resolve.1")]
+    Man {
+        /// The command that it is about; without one, carom as a whole
+        command: Option<String>,
+    },
+}
+
+/// Print who serves a name, by DNS: SRV records first, then addresses
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "carom resolve [OPTIONS] NAME[:PORT]\n       carom resolve [OPTIONS] --static IP[:PORT]...")]
+#[command(after_help = "\
+Output:
+  For each backend a line: its address, port and key; by SRV priority, name, port and address.
+  With --follow: a time (UTC), `added` or `removed`, address:port, and the key in brackets.
+  What is looked up, warnings and errors go to stderr.
+
+Exit codes:
+  0  there are backends; with --follow: ended by SIGINT, SIGTERM or its reader
+  1  the name could not be resolved, or the output could not be written
+  2  the command line makes no sense
+
+Examples:
+  carom resolve api.example.com                    its _http._tcp service, or else its addresses
+  carom resolve _ldap._tcp.example.com             another service
+  carom resolve -p 5432 -r 10.0.0.53 db.internal   of a nameserver of your choice
+  carom resolve -r binder.internal db.internal     of the nameservers that a name stands for
+  carom resolve -f --json api.example.com | jq .   every change, as it comes
+  carom resolve -S 127.0.0.1:2020                  the key of an address")]
+pub(crate) struct Resolve {
+    /// A name, [_service._proto.]NAME[:PORT], with a dot at its end to rule out the search list; or an address
+    ///
+    /// A port that is given here is that of backends which no SRV record names; it goes before --port.
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) inputs: Vec<String>,
+
+    /// Take the arguments for IP addresses, and look nothing up
+    #[arg(short = 'S', long = "static")]
+    pub(crate) fixed: bool,
+
+    /// Keep running, and print every change
+    ///
+    /// Trouble is told on stderr when it begins and when it is over. Each question gets three attempts before it counts as
+    /// failed, and is asked again for as long as the program runs; without --follow it gets one.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+
+    /// The port of backends that no SRV record names [default: 80; 443 for the service _https._tcp]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+
+    /// The nameservers to ask: IP[:PORT][,...], or one NAME that they are found under [default: the system's]
+    ///
+    /// May be repeated. A NAME[:PORT] is looked up through the system's nameservers: its _dns._udp SRV records, or its
+    /// addresses.
+    #[arg(short, long, value_name = "NAMESERVERS")]
+    pub(crate) resolvers: Vec<String>,
+
+    /// The SRV service of a name that does not begin with one [default: _http._tcp]
+    #[arg(short, long, value_name = "SERVICE")]
+    pub(crate) service: Option<String>,
+
+    /// How long an attempt to get an answer may take: 500 or 500ms, 5s, 1m; at most a day [default: 5s]
+    #[arg(short, long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Print a JSON object per line, with everything that is known
+    ///
+    /// name, address, port, key, priority, weight, ttl (in seconds; null where there is none) and source: `srv`,
+    /// `additional` (an SRV answer that brought the address along), `domain` (an address of the name itself) or `static`. With
+    /// --follow also time and event: `added`, `removed`, or `changed` when nothing but priority or weight did.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Whether to ask for IPv6 addresses
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(help = "Whether to ask for IPv6 addresses: always, never, or auto, when this host has one")]
+    pub(crate) ipv6: When,
+
+    /// Where the system's nameservers are listed
+    #[arg(long, value_name = "PATH", default_value = "/etc/resolv.conf", help_heading = "The system")]
+    pub(crate) resolv_conf: PathBuf,
+
+    /// The port of the system's nameservers
+    #[arg(long, value_name = "PORT", default_value_t = 53, help_heading = "The system")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) nameserver_port: u16,
+
+    /// Where the system keeps names of its own
+    #[arg(long, value_name = "PATH", default_value = "/etc/hosts", help_heading = "The system")]
+    pub(crate) hosts: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum When {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// `500`, `500ms`, `5s`, `1m`.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let milliseconds: u64 = match unit {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        _ => return Err("a time is a number and ms, s or m, as in 500ms, 5s or 1m".to_owned()),
+    };
+    if digits.is_empty() || digits.starts_with('0') {
+        return Err("a time is a number above zero that does not begin with a 0, and ms, s or m".to_owned());
+    }
+    // What is too long to be a number is too long a time.
+    let time = digits.parse().ok().and_then(|n: u64| n.checked_mul(milliseconds)).map(Duration::from_millis);
+    time.filter(|time| *time <= DAY).ok_or_else(|| "longer than a day".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units_and_bounds() {
+        for (text, milliseconds) in [
+            ("1", 1),
+            ("500", 500),
+            ("500ms", 500),
+            ("5s", 5000),
+            ("1m", 60_000),
+            ("86400000", 86_400_000),
+            ("1440m", 86_400_000),
+        ] {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        let too_long = "9".repeat(100);
+        for text in
+            ["", "0", "05s", "s", "-1", "+1", "1.5s", "1h", "5 s", "5S", "ms", "1441m", "86400001", &too_long, "٣s"]
+        {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What ends a command that would go on: a signal, or a reader of its output that has left.
+
+use std::io;
+use std::os::fd::AsFd;
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGINT, SIGTERM and a closed stdout, from the moment this is made.
+pub(crate) struct Ending {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Only asked whether its reader is there: it blocks, as everybody expects of stdout. Files have no readers to tell of.
+    stdout: Option<pipe::Sender>,
+}
+
+impl Ending {
+    pub(crate) fn watch() -> io::Result<Ending> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let stdout = io::stdout().as_fd().try_clone_to_owned().and_then(pipe::Sender::from_owned_fd_unchecked).ok();
+        Ok(Ending { interrupt, terminate, stdout })
+    }
+
+    /// Waits for one of them. Cancelling it loses none.
+    pub(crate) async fn comes(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = left(self.stdout.as_ref()) => {}
+        }
+    }
+}
+
+async fn left(stdout: Option<&pipe::Sender>) {
+    if let Some(stdout) = stdout
+        && let Ok(readiness) = stdout.ready(Interest::ERROR).await
+        && readiness.is_error()
+    {
+        return;
+    }
+    std::future::pending().await
+}

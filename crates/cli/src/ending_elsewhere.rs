@@ -1,0 +1,19 @@
+//! What ends a command that would go on, where there are no signals: Ctrl-C.
+
+use std::io;
+
+/// Ctrl-C.
+pub(crate) struct Ending;
+
+impl Ending {
+    pub(crate) fn watch() -> io::Result<Ending> {
+        Ok(Ending)
+    }
+
+    /// Waits for it. Cancelling it loses none.
+    pub(crate) async fn comes(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How the program fails: what it says, and what it exits with.
+
+use carom::resolver::InputError;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// What was typed makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// What was wanted could not be had.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What was to be printed could not be.
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Failure {
+    /// Says it on stderr.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            // Whoever read the output has had enough of it.
+            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Failure::Usage(_) => {
+                say(format_args!("error: {self}\n\nFor more information, try '--help'."));
+                return ExitCode::from(2);
+            }
+            Failure::Unavailable(_) | Failure::Output(_) => say(format_args!("error: {self}")),
+        }
+        ExitCode::FAILURE
+    }
+}
+
+impl From<InputError> for Failure {
+    fn from(error: InputError) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+}
+
+/// A line on stderr. There is nobody to tell when it cannot be written.
+pub(crate) fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

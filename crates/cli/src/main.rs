@@ -1,0 +1,36 @@
+//! The `carom` program. What was typed is read in [`args`], what it means is decided by the command it names.
+
+mod args;
+mod documents;
+#[cfg(unix)]
+mod ending;
+#[cfg(not(unix))]
+#[path = "ending_elsewhere.rs"]
+mod ending;
+mod failure;
+mod log;
+mod output;
+mod resolve;
+mod timestamp;
+
+use args::{Args, Command};
+use clap::Parser;
+use failure::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(args: Args) -> Result<(), Failure> {
+    log::start()?;
+    match args.command {
+        Command::Resolve(args) => resolve::run(args),
+        Command::Completions { shell } => documents::completions(shell),
+        Command::Man { command } => documents::man(command.as_deref()),
+    }
+}

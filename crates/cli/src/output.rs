@@ -1,0 +1,134 @@
+//! Backends as lines on stdout, for people or for programs.
+
+use crate::timestamp::Timestamp;
+use carom::Backend;
+use carom::resolver::{BackendKey, Detail, Resolution, Via};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+/// A backend, and where it is known from if that was looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) backend: Backend,
+    detail: Option<Detail>,
+}
+
+/// What has happened to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Event {
+    Added,
+    Removed,
+    /// Nothing but its priority or weight is another.
+    Changed,
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// What a resolver knows, in its order, each backend once.
+pub(crate) fn known(resolution: &Resolution) -> Vec<Known> {
+    let details = resolution.details.iter().map(|detail| Some(*detail)).chain(std::iter::repeat(None));
+    let mut seen = HashSet::new();
+    let backends = resolution.backends.iter().cloned().zip(details);
+    let first = backends.filter(|(backend, _)| seen.insert(backend.clone()));
+    first.map(|(backend, detail)| Known { backend, detail }).collect()
+}
+
+impl Format {
+    /// Prints what is there, a line each.
+    pub(crate) fn print_all(self, known: &[Known]) -> io::Result<()> {
+        let mut text = String::new();
+        for known in known {
+            match self {
+                Format::Text => {
+                    let (address, port) = (known.backend.address(), known.backend.port());
+                    let _ = writeln!(text, "{address:<16} {port:>5} {}", BackendKey::of(&known.backend));
+                }
+                Format::Json => add_json(&mut text, &Object::of(known))?,
+            }
+        }
+        print(&text)
+    }
+
+    /// Prints what has happened, a line each.
+    pub(crate) fn print_events(self, time: Timestamp, events: &[(Event, Known)]) -> io::Result<()> {
+        let mut text = String::new();
+        for (event, known) in events {
+            let (key, place) = (BackendKey::of(&known.backend), known.backend.socket_addr());
+            match (self, event) {
+                (Format::Text, Event::Added) => drop(writeln!(text, "{time} added   {place} ({key})")),
+                (Format::Text, Event::Removed) => drop(writeln!(text, "{time} removed {place} ({key})")),
+                // Nothing that a line shows is another.
+                (Format::Text, Event::Changed) => {}
+                (Format::Json, event) => {
+                    let happened = Happened { time: time.to_string(), event: *event, object: Object::of(known) };
+                    add_json(&mut text, &happened)?;
+                }
+            }
+        }
+        print(&text)
+    }
+}
+
+/// What programs are told of a backend.
+#[derive(Debug, Serialize)]
+struct Object<'a> {
+    name: &'a str,
+    address: String,
+    port: u16,
+    key: String,
+    priority: u16,
+    weight: u16,
+    /// In seconds.
+    ttl: Option<u64>,
+    source: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Happened<'a> {
+    time: String,
+    event: Event,
+    #[serde(flatten)]
+    object: Object<'a>,
+}
+
+impl Object<'_> {
+    fn of(known: &Known) -> Object<'_> {
+        let Known { backend, detail } = known;
+        Object {
+            name: backend.name(),
+            address: backend.address().to_string(),
+            port: backend.port(),
+            key: BackendKey::of(backend).to_string(),
+            priority: backend.priority(),
+            weight: backend.weight(),
+            ttl: detail.map(|detail| detail.ttl.as_secs()),
+            source: match detail.map(|detail| detail.via) {
+                Some(Via::Srv) => "srv",
+                Some(Via::Additional) => "additional",
+                Some(Via::Domain) => "domain",
+                None => "static",
+            },
+        }
+    }
+}
+
+fn add_json(text: &mut String, object: &impl Serialize) -> io::Result<()> {
+    *text += &serde_json::to_string(object)?;
+    text.push('\n');
+    Ok(())
+}
+
+/// All at once, so that lines stay whole and whoever reads has them now.
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}

@@ -1,0 +1,136 @@
+//! What a command line for `carom resolve` means: whom to look for, where, how patiently, and how to say it.
+
+use crate::args::{self, When};
+use crate::failure::Failure;
+use crate::output::Format;
+use carom::Policy;
+use carom::dns::{AnyResolver, Dns, DnsOptions, Ipv6};
+use carom::resolver::{Fixed, Input, ServiceName};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+const SERVICE: &str = "_http._tcp";
+const PORT: u16 = 80;
+const NAMESERVER_PORT: u16 = 53;
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) resolver: AnyResolver,
+    /// What was asked for, as it was typed.
+    pub(super) input: String,
+    /// What is said before it begins.
+    pub(super) preamble: Vec<String>,
+    pub(super) follow: bool,
+    pub(super) format: Format,
+}
+
+impl Request {
+    pub(super) fn new(args: args::Resolve) -> Result<Request, Failure> {
+        let (resolver, preamble) = match &args.inputs[..] {
+            addresses if args.fixed => fixed(addresses, &args)?,
+            [input] => match input.parse()? {
+                Input::Address(..) => fixed(&args.inputs, &args)?,
+                Input::Name(name) => named(input, name, &args)?,
+            },
+            [_, second, ..] => {
+                let problem = "is one name too many: one at a time is looked up (--static takes several addresses)";
+                return usage(format!("`{}` {problem}", second.escape_debug()));
+            }
+            [] => return usage("a name is missing"),
+        };
+        let format = if args.json { Format::Json } else { Format::Text };
+        Ok(Request { resolver, input: args.inputs.join(" "), preamble, follow: args.follow, format })
+    }
+}
+
+type Meaning = (AnyResolver, Vec<String>);
+
+fn fixed(addresses: &[String], args: &args::Resolve) -> Result<Meaning, Failure> {
+    let resolver = Fixed::parse(addresses, args.port.unwrap_or(PORT))?;
+    if args.follow {
+        return usage("--follow is for names: addresses do not change");
+    }
+    let mut preamble = vec!["using static IP resolver".to_owned()];
+    let unused = [
+        ("--service", args.service.is_some()),
+        ("--resolvers", !args.resolvers.is_empty()),
+        ("--timeout", args.timeout.is_some()),
+    ];
+    let unused: Vec<_> = unused.iter().filter(|(_, given)| *given).map(|(option, _)| *option).collect();
+    if !unused.is_empty() {
+        preamble.push(format!("note: nothing is looked up, and {} left unused", unused.join(", ")));
+    }
+    Ok((AnyResolver::Fixed(resolver), preamble))
+}
+
+fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning, Failure> {
+    let given = args.service.as_deref().map(ServiceName::parse_service).transpose()?;
+    if let (Some(own), Some(given)) = (&name.service, &given)
+        && own != given
+    {
+        return usage(format!("`{input}`: begins with the service {own}, and --service says {given}"));
+    }
+    let service = name.service.clone().or(given);
+    let timeout = args.timeout.unwrap_or(TIMEOUT);
+    let resolvers: Vec<_> =
+        args.resolvers.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|one| !one.is_empty()).collect();
+
+    let mut options = DnsOptions::default()
+        .srv(service.as_deref().unwrap_or(SERVICE))
+        .default_port(args.port.unwrap_or(if service.as_deref() == Some("_https._tcp") { 443 } else { PORT }))
+        .recovery(policy(timeout, args.follow))
+        .ipv6(match args.ipv6 {
+            When::Auto => Ipv6::Auto,
+            When::Always => Ipv6::Always,
+            When::Never => Ipv6::Never,
+        })
+        .resolv_conf(&args.resolv_conf)
+        .nameserver_port(args.nameserver_port)
+        .hosts(&args.hosts);
+    if !args.resolvers.is_empty() {
+        options = ask(options, &resolvers)?;
+    }
+    let resolver = Dns::new(input, options)?;
+
+    let milliseconds = timeout.as_millis();
+    let plural = if milliseconds == 1 { "" } else { "s" };
+    let mut preamble = vec![format!("domain: {}", name.domain), format!("timeout: {milliseconds} millisecond{plural}")];
+    preamble.extend(service.map(|service| format!("service: {service}")));
+    preamble.extend(name.port.or(args.port).map(|port| format!("port: {port}")));
+    if !resolvers.is_empty() {
+        preamble.push(format!("resolvers: {}", resolvers.join(", ")));
+    }
+    Ok((AnyResolver::Dns(Box::new(resolver)), preamble))
+}
+
+/// Once, a question gets one attempt: whoever looks wants to see what happens. One who follows is not to hear of every lost
+/// datagram, and waits for the next attempt anyway.
+fn policy(timeout: Duration, follow: bool) -> Policy {
+    let policy = Policy::default().timeout(timeout).max_timeout(timeout);
+    if follow { policy } else { policy.attempts(1).delay(Duration::ZERO) }
+}
+
+/// Addresses, or one name.
+fn ask(options: DnsOptions, resolvers: &[&str]) -> Result<DnsOptions, Failure> {
+    let (mut addresses, mut names) = (Vec::new(), Vec::new());
+    for one in resolvers {
+        match one.parse()? {
+            Input::Address(address, port) => addresses.push(SocketAddr::new(address, port.unwrap_or(NAMESERVER_PORT))),
+            Input::Name(_) => names.push(*one),
+        }
+    }
+    match (&names[..], &addresses[..]) {
+        ([], []) => usage("--resolvers names nobody"),
+        ([], _) => Ok(options.nameservers(addresses)),
+        ([name], []) => Ok(options.nameservers_at(name)),
+        ([name, ..], _) => {
+            usage(format!("`{name}` in --resolvers: a name there stands for all nameservers, and stands alone"))
+        }
+    }
+}
+
+fn usage<T>(problem: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Usage(problem.into()))
+}

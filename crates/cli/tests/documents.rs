@@ -1,0 +1,51 @@
+//! What the program says of itself.
+
+mod program;
+
+use program::carom;
+
+#[tokio::test]
+async fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = carom(["completions", shell]).await;
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+        assert!(ran.stdout.contains("resolve") && ran.stdout.contains("follow"), "{shell}");
+    }
+    let ran = carom(["completions", "wat"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
+}
+
+#[tokio::test]
+async fn manual_pages() {
+    let ran = carom(["man"]).await;
+    assert!(ran.stdout.contains(".TH carom 1") && ran.stdout.contains("carom\\-resolve(1)"), "{}", ran.stdout);
+    let ran = carom(["man", "resolve"]).await;
+    assert!(ran.stdout.contains(".TH carom-resolve 1") && ran.stdout.contains("\\-\\-follow"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n.nf\n"), "examples keep their lines: {}", ran.stdout);
+    let ran = carom(["man", "wat"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
+    assert!(ran.stderr.starts_with("error: `wat` is no command"), "{}", ran.stderr);
+}
+
+#[tokio::test]
+async fn help_and_version() {
+    let ran = carom(["--version"]).await;
+    assert_eq!(ran.stdout, concat!("carom ", env!("CARGO_PKG_VERSION"), "\n"));
+    let ran = carom(["--help"]).await;
+    assert!(ran.stdout.lines().count() < 25 && ran.stdout.contains("resolve"), "{}", ran.stdout);
+    let ran = carom(["resolve", "--help"]).await;
+    assert!(ran.stdout.contains("Examples:") && ran.stdout.contains("Exit codes:"), "{}", ran.stdout);
+    assert!(ran.stdout.lines().all(|line| line.len() <= 100), "{}", ran.stdout);
+    let ran = carom::<&str>([]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
+    assert!(ran.stderr.contains("Usage: carom"), "{}", ran.stderr);
+}
+
+#[tokio::test]
+async fn a_log_filter_that_makes_no_sense_is_refused() {
+    let mut command = program::command(["resolve", "-S", "127.0.0.1"]);
+    command.env("CAROM_LOG", "a=b=c").stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let ran = program::run(&mut command).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
+    assert!(ran.stderr.contains("CAROM_LOG=\"a=b=c\""), "{}", ran.stderr);
+}
