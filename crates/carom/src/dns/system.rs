@@ -1,8 +1,9 @@
 //! What the system says of names: its nameservers and search list, its hosts file, and whether it has IPv6.
 
+use resolv_conf::ScopedIp;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 
 /// No file of the system's that we read is longer.
@@ -37,19 +38,12 @@ impl Configuration {
 
     /// What the file says; without one, and without nameservers in it, the one on this host, as the system does it.
     pub(super) fn read(path: &Path, port: u16) -> Configuration {
-        let parsed = match read(path).map(resolv_conf::Config::parse) {
-            Ok(Ok(parsed)) => parsed,
-            Ok(Err(error)) => {
-                tracing::warn!(path = %path.display(), %error, "cannot be read, the nameserver on this host is asked");
-                resolv_conf::Config::new()
-            }
-            Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot be read, the nameserver on this host is asked");
-                resolv_conf::Config::new()
-            }
-        };
-        let mut nameservers: Vec<_> =
-            parsed.nameservers.iter().map(|scoped| SocketAddr::new(IpAddr::from(scoped), port)).collect();
+        let text = read(path).unwrap_or_else(|error| {
+            tracing::warn!(path = %path.display(), %error, "cannot be read, the nameserver on this host is asked");
+            Vec::new()
+        });
+        let parsed = resolv_conf::Config::parse(readable(path, &text)).unwrap_or_else(|_| resolv_conf::Config::new());
+        let mut nameservers: Vec<_> = parsed.nameservers.iter().map(|scoped| place(scoped, port)).collect();
         if nameservers.is_empty() {
             nameservers.push((Ipv4Addr::LOCALHOST, port).into());
         }
@@ -95,6 +89,36 @@ pub(super) fn has_ipv6() -> bool {
     if_addrs::get_if_addrs().map_or(true, |interfaces| interfaces.iter().any(|interface| further(interface.ip())))
 }
 
+/// The lines that make sense. One that does not is no reason to do without the others.
+fn readable(path: &Path, text: &[u8]) -> Vec<u8> {
+    let makes_sense = |line: &&[u8]| match resolv_conf::Config::parse(line) {
+        Ok(_) => true,
+        Err(error) => {
+            let line = String::from_utf8_lossy(line.trim_ascii_end());
+            tracing::warn!(path = %path.display(), ?line, %error, "a line cannot be read, and is left out");
+            false
+        }
+    };
+    text.split_inclusive(|byte| *byte == b'\n').filter(makes_sense).flatten().copied().collect()
+}
+
+/// Where a nameserver is. One on a link (`fe80::1%eth0`) can only be reached through the interface that is named with it.
+fn place(scoped: &ScopedIp, port: u16) -> SocketAddr {
+    match scoped {
+        ScopedIp::V4(address) => (*address, port).into(),
+        ScopedIp::V6(address, scope) => {
+            let scope = scope.as_deref().map_or(0, |scope| scope.parse().unwrap_or_else(|_| interface(scope)));
+            SocketAddrV6::new(*address, port, 0, scope).into()
+        }
+    }
+}
+
+/// The index of an interface, or 0, which leaves the choice to the system.
+fn interface(name: &str) -> u32 {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    interfaces.iter().find(|interface| interface.name == name).and_then(|interface| interface.index).unwrap_or(0)
+}
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
@@ -121,6 +145,28 @@ mod tests {
         assert_eq!(read.candidates("db.c", false), ["db.c.a.example", "db.c.b.example", "db.c"]);
         assert_eq!(read.candidates("x.db.c", false), ["x.db.c", "x.db.c.a.example", "x.db.c.b.example"]);
         assert_eq!(read.candidates("db", true), ["db"]);
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_does_not_take_the_others_along() {
+        let read = configuration(
+            "nameserver 10.0.0.1\nnameserver fe80::1%br-lan\noptions ndots:x\nnonsense\nsearch a.example\nnameserver 10.0.0.2",
+        );
+        assert_eq!(read.nameservers, ["10.0.0.1:53".parse().unwrap(), "10.0.0.2:53".parse().unwrap()]);
+        assert_eq!(read.candidates("db", false), ["db.a.example", "db"]);
+    }
+
+    #[test]
+    fn a_nameserver_on_a_link_keeps_its_interface() {
+        let read = configuration("nameserver fe80::1%7\nnameserver fe80::2%nosuchinterface\n");
+        assert_eq!(read.nameservers, ["[fe80::1%7]:53".parse().unwrap(), "[fe80::2]:53".parse().unwrap()]);
+        let known = if_addrs::get_if_addrs()
+            .unwrap()
+            .into_iter()
+            .find(|interface| interface.index.is_some() && interface.name.chars().all(char::is_alphanumeric));
+        let Some(known) = known else { return };
+        let read = configuration(&format!("nameserver fe80::1%{}\n", known.name));
+        assert_eq!(read.nameservers, [format!("[fe80::1%{}]:53", known.index.unwrap()).parse().unwrap()]);
     }
 
     #[test]
