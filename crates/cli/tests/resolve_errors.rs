@@ -59,6 +59,16 @@ async fn a_nameserver_that_is_not_there() {
 }
 
 #[tokio::test]
+async fn a_name_that_the_hosts_file_has_without_such_an_address() {
+    let server = DnsServer::start().await.unwrap();
+    let hosts = format!("{}/hosts-of-errors-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    std::fs::write(&hosts, "::7 six.test\n").unwrap();
+    let ran = resolve(&server, &["--hosts", &hosts, "--ipv6", "never", "six.test"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.ends_with(&format!("A six.test: no A address in {hosts}\n")), "{ran:?}");
+}
+
+#[tokio::test]
 async fn a_service_that_is_not_offered() {
     let server = DnsServer::start().await.unwrap();
     server.zone().srv("_http._tcp.api.test", 60, [(0, 0, 0, ".")]);

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,14 @@ pub enum Reason {
         /// Who.
         server: SocketAddr,
     },
+    /// The hosts file has the name, but no address of the kind; no nameserver was asked.
+    #[error("no {kind} address in {}", path.display())]
+    Hosts {
+        /// The file.
+        path: PathBuf,
+        /// The kind of record.
+        kind: carom_core::resolver::Kind,
+    },
     /// It did not answer in time.
     #[error("no answer from {server} within {within:?}")]
     TimedOut {
@@ -153,7 +162,7 @@ impl Reason {
             | Reason::TimedOut { server, .. }
             | Reason::Unreachable { server, .. }
             | Reason::Unreadable { server, .. } => Some(*server),
-            Reason::Aliases(_) | Reason::Name(_) | Reason::NoNameservers => None,
+            Reason::Hosts { .. } | Reason::Aliases(_) | Reason::Name(_) | Reason::NoNameservers => None,
         }
     }
 }

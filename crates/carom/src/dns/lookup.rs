@@ -35,7 +35,10 @@ pub(super) async fn lookup(way: Arc<Way>, question: Question, timeout: Duration)
     if question.kind != Kind::Srv
         && let Some(answer) = look_in_hosts(&way.hosts, &question).await
     {
-        let error = matches!(answer, Answer::Nothing { .. }).then(|| LookupError::new(question, Vec::new()));
+        let error = matches!(answer, Answer::Nothing { .. }).then(|| {
+            let (path, kind) = (way.hosts.to_path_buf(), question.kind);
+            LookupError::new(question, vec![Reason::Hosts { path, kind }])
+        });
         return (answer, error);
     }
     let began = Instant::now();
