@@ -8,7 +8,7 @@ use testkit::dns::{Answer, DnsServer, RecordType};
 
 fn follow(server: &DnsServer, args: &[&str]) -> Running {
     let address = server.address().to_string();
-    Running::start(["resolve", "--follow", "--ipv6", "never", "-t", "500", "-r", &address].iter().chain(args))
+    Running::start(["resolve", "--follow", "--ipv6", "never", "-r", &address].iter().chain(args))
 }
 
 /// The line without its time, which is checked to be one.
