@@ -65,9 +65,10 @@ impl Changes {
             return;
         }
         let (old, new): (HashSet<_>, HashSet<_>) = (before.iter().collect(), self.known.iter().collect());
-        let gone = before.iter().filter(|backend| !new.contains(backend));
-        self.ready.extend(gone.map(|backend| Change::Remove(BackendKey::of(backend))));
+        // One that is listed twice comes and goes once.
         let mut told = HashSet::new();
+        let gone = before.iter().filter(|backend| !new.contains(backend) && told.insert(*backend));
+        self.ready.extend(gone.map(|backend| Change::Remove(BackendKey::of(backend))));
         let come = self.known.iter().filter(|backend| !old.contains(backend) && told.insert(*backend));
         self.ready.extend(come.cloned().map(Change::Insert));
     }
