@@ -62,6 +62,12 @@ impl Publisher {
             if matches!(old.state, ResolverState::Stopping | ResolverState::Stopped) {
                 return false;
             }
+            let mut new = new;
+            if (old.state, new.state) == (ResolverState::Failed, ResolverState::Starting) {
+                // It has begun anew, by itself: until that succeeds it has failed, and for the same reason.
+                new.state = ResolverState::Failed;
+                new.last_error = new.last_error.or_else(|| old.last_error.clone());
+            }
             let nothing_new = old.state == new.state
                 && old.last_error.is_none()
                 && new.last_error.is_none()
