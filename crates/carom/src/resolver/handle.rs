@@ -1,7 +1,7 @@
 //! The handle: a resolver that has been started, for as many holders as like.
 
 use super::{Changes, Publisher, Resolution, Resolve, ResolverState};
-use crate::Backend;
+use crate::{Backend, clock};
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -135,8 +135,14 @@ impl Resolve for Resolver {
         loop {
             let known = resolution.borrow_and_update().clone();
             match known.state {
-                // What it said last has been passed on.
-                ResolverState::Stopping | ResolverState::Stopped => return,
+                // What it said last stays, and grows old.
+                ResolverState::Stopping | ResolverState::Stopped => {
+                    if !known.backends.is_empty() {
+                        let stale_since = known.stale_since.or_else(|| Some(clock::now()));
+                        publisher.relay(Resolution { state: ResolverState::Running, stale_since, ..known });
+                    }
+                    return;
+                }
                 ResolverState::Starting | ResolverState::Running | ResolverState::Failed => publisher.relay(known),
             }
             if resolution.changed().await.is_err() {
