@@ -1,6 +1,7 @@
 //! A resolver that remembers: what was known last is at hand at once after a restart, even without a nameserver.
 
 use super::{Publisher, Resolution, Resolve, ResolverState, are_the_same};
+use crate::seed::seed;
 use crate::{Backend, clock};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +10,6 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
@@ -135,6 +135,10 @@ fn keep(path: &Path, backends: &[Backend]) {
 
 /// Reads what was written, and how long ago that was.
 fn read(path: &Path) -> io::Result<(Vec<Backend>, Duration)> {
+    // Of anything else one cannot tell how long reading takes.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
     let file = File::open(path)?;
     let written = file.metadata()?.modified()?;
     let mut text = String::new();
@@ -145,12 +149,12 @@ fn read(path: &Path) -> io::Result<(Vec<Backend>, Duration)> {
 
 /// Writes beside the file, makes sure that it is on the disk, and then puts it in its place.
 fn write(path: &Path, backends: &[Backend]) -> io::Result<()> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // By chance rather than by process: containers that share a folder have the same processes.
     let name = path.file_name().ok_or_else(|| io::Error::other("the path names no file"))?.to_string_lossy();
-    let beside = format!(".{name}.{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let beside = format!(".{name}.{:016x}", seed());
     let (beside, folder) = (path.with_file_name(beside), path.parent().filter(|folder| *folder != Path::new("")));
     let text = encode(backends)?;
-    let written = File::create(&beside)
+    let written = File::create_new(&beside)
         .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
