@@ -17,20 +17,24 @@ pub struct InputError {
 
 impl InputError {
     pub(crate) fn new(input: &str, problem: impl Into<String>) -> InputError {
-        // What comes from elsewhere may hold anything; it is shown in a form that is safe to print.
-        let mut quoted = String::new();
-        for (i, character) in input.chars().enumerate() {
-            if i == LONGEST_QUOTE {
-                let _ = write!(quoted, "... ({} characters)", input.chars().count());
-                break;
-            }
-            match character {
-                '`' | '\'' | '"' | '\\' => quoted.push(character),
-                other => quoted.extend(other.escape_debug()),
-            }
-        }
-        InputError { input: quoted, problem: problem.into() }
+        InputError { input: printable(input), problem: printable(&problem.into()) }
     }
+}
+
+/// What comes from elsewhere may hold anything, and be long; it is shown in a form that is safe to print.
+fn printable(text: &str) -> String {
+    let mut shown = String::new();
+    for (i, character) in text.chars().enumerate() {
+        if i == LONGEST_QUOTE {
+            let _ = write!(shown, "... ({} characters)", text.chars().count());
+            break;
+        }
+        match character {
+            '`' | '\'' | '"' | '\\' => shown.push(character),
+            other => shown.extend(other.escape_debug()),
+        }
+    }
+    shown
 }
 
 /// What an input names.
@@ -96,6 +100,11 @@ fn parse(input: &str) -> Result<Input, InputError> {
     if let Ok(address) = input.parse::<SocketAddr>()
         && address.port() != 0
     {
+        if matches!(address, SocketAddr::V6(address) if address.scope_id() != 0) {
+            return Err(refuse(
+                "an address with a scope cannot be used: it means something on this host alone".to_owned(),
+            ));
+        }
         return Ok(Input::Address(address.ip(), Some(address.port())));
     }
     let (host, port) = split_port(input).map_err(refuse)?;
@@ -161,6 +170,9 @@ fn parse_name(host: &str) -> Result<ServiceName, String> {
     let labels: Vec<_> = host.split('.').collect();
     let services = labels.iter().take_while(|label| label.starts_with('_')).count();
     let (service, domain) = labels.split_at(services);
+    if service.contains(&"_") {
+        return Err("the label `_` has nothing after the underscore".to_owned());
+    }
     let Some(last) = domain.last() else {
         return Err("there is a service, but no domain that offers it".to_owned());
     };
@@ -254,6 +266,8 @@ mod tests {
             ("a b", "' ' cannot be part of a name"),
             ("256.1.1.1", "this looks like an IPv4 address, but is none"),
             ("_http._tcp", "there is a service, but no domain that offers it"),
+            ("_._tcp.a.b", "the label `_` has nothing after the underscore"),
+            ("[fe80::1%3]:80", "an address with a scope cannot be used: it means something on this host alone"),
             ("-a.b", "the label `-a` begins or ends with a hyphen"),
             ("b\u{fc}cher.example", "only ASCII is a name for DNS: write the `xn--` form of it"),
             (&long, "a name has at most 253 characters, this one has 300"),
@@ -269,7 +283,12 @@ mod tests {
     fn what_is_quoted_is_safe_to_print_and_short() {
         let error = parse("a\u{1b}[2Jb\n").unwrap_err().to_string();
         assert!(error.starts_with("`a\\u{1b}[2Jb\\n`"), "{error}");
-        assert!(parse(&"x".repeat(1_000_000)).unwrap_err().to_string().len() < 600);
+        assert_eq!(parse("a:8\n0").unwrap_err().to_string(), "`a:8\\n0`: the port `8\\n0` is not a number");
+        for long in
+            ["x".repeat(1_000_000), format!("a:{}", "x".repeat(1_000_000)), format!("[{}]", "x".repeat(1_000_000))]
+        {
+            assert!(parse(&long).unwrap_err().to_string().len() < 1000);
+        }
     }
 
     #[test]
