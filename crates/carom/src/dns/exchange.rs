@@ -55,8 +55,7 @@ async fn exchange(
 ) -> Result<Message, Reason> {
     let request = Request::new(name, kind, edns).map_err(|error| Reason::Name(error.to_string()))?;
     let unreachable = |error| Reason::Unreachable { server, error };
-    let response = request.over_udp(server, rejected).await.map_err(unreachable)?;
-    if !response.metadata.truncation {
+    if let Some(response) = request.over_udp(server, rejected).await.map_err(unreachable)? {
         return Ok(response);
     }
     let bytes = request.over_tcp(server).await.map_err(unreachable)?;
@@ -90,9 +89,11 @@ impl Request {
         Ok(Request { id, query, bytes: message.to_vec()? })
     }
 
+    /// The answer, or `None` when it does not fit.
+    ///
     /// A socket of its own for each question, with a port that the system chooses, connected: what others send does not
     /// arrive, and that nobody listens is told at once.
-    async fn over_udp(&self, server: SocketAddr, rejected: &Rejected) -> io::Result<Message> {
+    async fn over_udp(&self, server: SocketAddr, rejected: &Rejected) -> io::Result<Option<Message>> {
         let here: SocketAddr =
             if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
         let socket = UdpSocket::bind(here).await?;
@@ -102,7 +103,8 @@ impl Request {
         loop {
             let length = socket.recv(&mut buffer).await?;
             match self.accept(&buffer[..length]) {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok(Some(response).filter(|response| !response.metadata.truncation)),
+                Err(_) if self.is_cut_short(&buffer[..length]) => return Ok(None),
                 // It may be forged: the true answer can still come.
                 Err(problem) => rejected.put(problem),
             }
@@ -144,9 +146,213 @@ impl Request {
             _ => Err("an answer to another question".to_owned()),
         }
     }
+
+    /// Whether it is an answer that says of itself that it does not fit: some servers cut it in the middle of a record, and
+    /// then it cannot be read.
+    fn is_cut_short(&self, bytes: &[u8]) -> bool {
+        const RESPONSE_AND_TRUNCATED: u8 = 0x82;
+        bytes.len() >= 12
+            && bytes[..2] == self.id.to_be_bytes()
+            && bytes[2] & RESPONSE_AND_TRUNCATED == RESPONSE_AND_TRUNCATED
+            && Message::from_vec(bytes).is_err()
+    }
 }
 
 /// An id that nobody can foresee: the hash of nothing, under keys that the system's randomness seeds.
 fn unguessable() -> u16 {
     RandomState::new().build_hasher().finish() as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interpret::{Said, interpret};
+    use super::*;
+    use carom_core::random::Random;
+    use carom_core::resolver::{Answer, Kind};
+    use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA, SRV, TXT};
+    use hickory_proto::rr::{RData, Record};
+    use std::time::Duration;
+
+    const CASES: u64 = 5_000;
+
+    fn name(text: &str) -> Name {
+        Name::from_ascii(text).unwrap()
+    }
+
+    fn request(kind: RecordType) -> Request {
+        Request::new(&name("api.test."), kind, true).unwrap()
+    }
+
+    fn kind(kind: RecordType) -> Kind {
+        match kind {
+            RecordType::SRV => Kind::Srv,
+            RecordType::AAAA => Kind::Aaaa,
+            _ => Kind::A,
+        }
+    }
+
+    /// A response as a server might send it, sensible or not.
+    fn response(request: &Request, random: &mut Random) -> Message {
+        let mut message = Message::new(request.id, MessageType::Response, OpCode::Query);
+        message.add_query(request.query.clone());
+        message.metadata.response_code = ResponseCode::from(0, [0, 0, 0, 0, 0, 1, 2, 3, 4, 5][random.below(10)]);
+        message.metadata.truncation = random.chance(0.1);
+        if random.chance(0.5) {
+            message.set_edns(Edns::new());
+        }
+        for _ in 0..random.below(6) {
+            let record = record(random);
+            message.answers.push(record);
+        }
+        for _ in 0..random.below(3) {
+            let record = record(random);
+            message.authorities.push(record);
+        }
+        for _ in 0..random.below(4) {
+            let record = record(random);
+            message.additionals.push(record);
+        }
+        message
+    }
+
+    fn record(random: &mut Random) -> Record {
+        let names = ["api.test.", "API.test.", "a.api.test.", "b.api.test.", "."];
+        let one = |random: &mut Random| match names.get(random.below(names.len() + 1)) {
+            Some(text) => name(text),
+            None => Name::from_labels([&b"\0 .\xff"[..], b"test"]).unwrap(),
+        };
+        let ttl = [0, 1, 30, 0x7fff_ffff, 0x8000_0000, u32::MAX][random.below(6)];
+        let data = match random.below(7) {
+            0 | 1 => RData::A(A((random.bits() as u32).into())),
+            2 => RData::AAAA(AAAA(u128::from(random.bits()).into())),
+            3 => RData::CNAME(CNAME(one(random))),
+            4 => RData::SRV(SRV::new(random.bits() as u16, 1, random.bits() as u16, one(random))),
+            5 => RData::SOA(SOA::new(one(random), one(random), 1, 2, 3, 4, ttl)),
+            _ => RData::TXT(TXT::new(vec!["x".repeat(random.below(255))])),
+        };
+        Record::from_rdata(one(random), ttl, data)
+    }
+
+    fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+        for _ in 0..random.below(8) {
+            // The id stays: what has another is not looked at.
+            let at = 2 + random.below(bytes.len().saturating_sub(2).max(1));
+            match random.below(5) {
+                0 => bytes.truncate(at),
+                1 if at < bytes.len() => bytes[at] = random.bits() as u8,
+                2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+                3 if at <= bytes.len() => bytes.insert(at, random.bits() as u8),
+                // A pointer of name compression, to anywhere.
+                4 if at + 1 < bytes.len() => {
+                    (bytes[at], bytes[at + 1]) = (0xc0 | (random.bits() as u8 & 3), random.bits() as u8)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What must hold of whatever is taken for an answer.
+    fn check(request: &Request, bytes: &[u8]) {
+        request.is_cut_short(bytes);
+        let Ok(message) = request.accept(bytes) else { return };
+        assert_eq!(message.metadata.id, request.id);
+        assert!(message.queries.iter().all(|query| query.query_type() == request.query.query_type()));
+        let kind = kind(request.query.query_type());
+        match interpret(&message, request.query.name(), kind) {
+            Said::Alias(alias, _) => assert_ne!(alias, *request.query.name(), "an alias leads elsewhere"),
+            Said::Code(code) => assert!(code != 0 && code != 3),
+            Said::Answer(answer) => {
+                let longest = Duration::from_secs(i32::MAX as u64);
+                match answer {
+                    Answer::Addresses { addresses, ttl } => {
+                        assert!(!addresses.is_empty() && ttl <= longest);
+                        assert!(addresses.iter().all(|address| address.is_ipv4() == (kind == Kind::A)));
+                        assert_ne!(kind, Kind::Srv);
+                    }
+                    Answer::Targets { targets, additional, ttl } => {
+                        assert!(!targets.is_empty() && ttl <= longest);
+                        assert!(additional.iter().all(|(name, _)| targets.iter().any(|target| target.name == *name)));
+                        assert!(targets.iter().all(|target| !target.name.is_empty()));
+                        assert_eq!(kind, Kind::Srv);
+                    }
+                    Answer::NotOffered { ttl } => assert!(ttl <= longest && kind == Kind::Srv),
+                    Answer::Nothing { ttl, .. } => assert!(ttl.is_none_or(|ttl| ttl <= longest)),
+                    Answer::NotImplemented | Answer::Refused | Answer::Trouble => panic!("nobody says so here"),
+                }
+            }
+        }
+    }
+
+    fn seeds() -> Vec<u64> {
+        match std::env::var("CAROM_SEED") {
+            Ok(seed) => vec![seed.parse().expect("CAROM_SEED is a number")],
+            Err(_) => (0..CASES).collect(),
+        }
+    }
+
+    /// Says how to run the case again, if it fails.
+    struct Case(u64);
+
+    impl Drop for Case {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("rerun with CAROM_SEED={}", self.0);
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_a_nameserver_sends_is_an_answer_or_is_not() {
+        for seed in seeds() {
+            let (_case, mut random) = (Case(seed), Random::new(seed));
+            let request = request([RecordType::SRV, RecordType::AAAA, RecordType::A][random.below(3)]);
+            let mut bytes = response(&request, &mut random).to_vec().unwrap();
+            check(&request, &bytes);
+            mutate(&mut bytes, &mut random);
+            check(&request, &bytes);
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_answer() {
+        let request = request(RecordType::A);
+        for seed in seeds() {
+            let (_case, mut random) = (Case(seed), Random::new(seed));
+            let mut bytes: Vec<u8> = (0..random.below(600)).map(|_| random.bits() as u8).collect();
+            check(&request, &bytes);
+            if bytes.len() >= 12 {
+                // Made to look like an answer, so that more of it is read.
+                bytes[..2].copy_from_slice(&request.id.to_be_bytes());
+                bytes[2..12].copy_from_slice(&[0x80, 0, 0, 1, 0, random.below(9) as u8, 0, 1, 0, 1]);
+                check(&request, &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn only_an_answer_to_this_question_is_accepted() {
+        let request = request(RecordType::A);
+        let respond = |change: &dyn Fn(&mut Message)| {
+            let mut message = Message::new(request.id, MessageType::Response, OpCode::Query);
+            message.add_query(request.query.clone());
+            change(&mut message);
+            request.accept(&message.to_vec().unwrap()).map(|_| ())
+        };
+        let another_question = Err("an answer to another question".to_owned());
+        assert_eq!(respond(&|_| {}), Ok(()));
+        assert_eq!(respond(&|message| message.queries[0].name = name("API.TEST.")), Ok(()));
+        assert_eq!(respond(&|message| message.metadata.id ^= 1), Err("another id".to_owned()));
+        assert_eq!(respond(&|message| message.queries[0].name = name("api.text.")), another_question);
+        assert_eq!(respond(&|message| message.queries[0].query_type = RecordType::AAAA), another_question);
+        assert_eq!(respond(&|message| message.queries[0].query_class = DNSClass::CH), another_question);
+        assert_eq!(respond(&|message| message.queries.clear()), another_question);
+        assert_eq!(respond(&|message| message.queries.push(request.query.clone())), another_question);
+        let refusal = |message: &mut Message| {
+            message.metadata.response_code = ResponseCode::FormErr;
+            message.queries.clear();
+        };
+        assert_eq!(respond(&refusal), Ok(()));
+        let question = |message: &mut Message| message.metadata.message_type = MessageType::Query;
+        assert_eq!(respond(&question), Err("a question, not an answer".to_owned()));
+    }
 }
