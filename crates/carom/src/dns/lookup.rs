@@ -41,8 +41,7 @@ pub(super) async fn lookup(way: Arc<Way>, question: Question, timeout: Duration)
         });
         return (answer, error);
     }
-    let began = Instant::now();
-    let asking = Asking { way: &way, kind: question.kind, began, deadline: began + timeout };
+    let asking = Asking { way: &way, kind: question.kind, deadline: Instant::now() + timeout };
     let mut ended = None;
     for candidate in way.configuration.candidates(&question.name, way.absolute) {
         let (answer, reasons) = asking.follow(&candidate).await;
@@ -63,7 +62,6 @@ pub(super) async fn lookup(way: Arc<Way>, question: Question, timeout: Duration)
 struct Asking<'a> {
     way: &'a Way,
     kind: Kind,
-    began: Instant,
     deadline: Instant,
 }
 
@@ -80,7 +78,7 @@ impl Asking<'_> {
         let mut least: Option<Duration> = None;
         let Configuration { nameservers, .. } = &self.way.configuration;
         for _ in 0..MOST_ALIASES {
-            let asked = ask_any(nameservers, &self.way.preferred, &name, self.kind, self.began, self.deadline).await;
+            let asked = ask_any(nameservers, &self.way.preferred, &name, self.kind, self.deadline).await;
             match asked {
                 Ok((server, Said::Answer(answer))) => return self.answered(server, at_most(answer, least)),
                 Ok((_, Said::Alias(alias, ttl))) => {

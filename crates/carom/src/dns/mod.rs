@@ -21,7 +21,7 @@
 //! full, with what every answer code leads to, are those of [`carom_core::resolver`].
 //!
 //! Questions go over UDP with EDNS0, and over TCP when the answer does not fit. The nameserver that answered last is asked first,
-//! the next one when it fails or after 300 ms. `/etc/hosts` is looked at before addresses are asked for.
+//! the next one when it fails or after 300 ms, sooner when time is short. `/etc/hosts` is looked at before addresses are asked for.
 
 mod bootstrap;
 mod driver;

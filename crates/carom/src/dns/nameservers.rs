@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-/// How long a nameserver is asked alone before the next is asked as well.
+/// How long a nameserver is asked alone before the next is asked as well; less when time is too short for all of them.
 const HEAD_START: Duration = Duration::from_millis(300);
 
 /// Which nameserver answered last: an index into whatever list there is.
@@ -26,7 +26,6 @@ pub(super) async fn ask_any(
     preferred: &Preferred,
     name: &Name,
     kind: Kind,
-    began: Instant,
     deadline: Instant,
 ) -> Result<(SocketAddr, Said), Vec<Reason>> {
     if servers.is_empty() {
@@ -36,7 +35,7 @@ pub(super) async fn ask_any(
     let mut waiting = (first..servers.len()).chain(0..first);
     // Dropped, it ends them all.
     let mut asking = JoinSet::new();
-    let mut under_way: BTreeMap<usize, Rejected> = BTreeMap::new();
+    let mut under_way: BTreeMap<usize, (Rejected, Instant)> = BTreeMap::new();
     let mut reasons = Vec::new();
     let mut next_at = Instant::now();
     loop {
@@ -44,9 +43,10 @@ pub(super) async fn ask_any(
             match waiting.next() {
                 Some(i) => {
                     let (server, name, rejected) = (servers[i], name.clone(), Rejected::default());
-                    under_way.insert(i, rejected.clone());
+                    under_way.insert(i, (rejected.clone(), Instant::now()));
                     asking.spawn(async move { (i, ask(server, &name, record_type(kind), &rejected).await) });
-                    next_at = Instant::now() + HEAD_START;
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    next_at = Instant::now() + HEAD_START.min(left / (waiting.clone().count() as u32 + 1));
                 }
                 None if under_way.is_empty() => return Err(reasons),
                 None => next_at = deadline,
@@ -54,7 +54,7 @@ pub(super) async fn ask_any(
         }
         tokio::select! {
             Some(ended) = asking.join_next() => {
-                // Only aborting makes it fail, and nothing here aborts.
+                // Nothing here aborts one, and one that panics is as good as silent.
                 let Ok((i, response)) = ended else { continue };
                 under_way.remove(&i);
                 let server = servers[i];
@@ -70,7 +70,7 @@ pub(super) async fn ask_any(
             }
             () = sleep_until(next_at.min(deadline)) => {
                 if Instant::now() >= deadline {
-                    reasons.extend(under_way.into_iter().map(|(i, rejected)| out_of_time(servers[i], began, &rejected)));
+                    reasons.extend(under_way.into_iter().map(|(i, asked)| out_of_time(servers[i], &asked)));
                     return Err(reasons);
                 }
             }
@@ -78,10 +78,10 @@ pub(super) async fn ask_any(
     }
 }
 
-fn out_of_time(server: SocketAddr, began: Instant, rejected: &Rejected) -> Reason {
+fn out_of_time(server: SocketAddr, (rejected, since): &(Rejected, Instant)) -> Reason {
     match rejected.take() {
         Some(problem) => Reason::Unreadable { server, problem },
-        None => Reason::TimedOut { server, within: round(began.elapsed()) },
+        None => Reason::TimedOut { server, within: round(since.elapsed()) },
     }
 }
 
