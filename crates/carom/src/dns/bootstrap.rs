@@ -9,11 +9,16 @@ use carom_core::resolver::Options;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 /// What nameservers are offered as.
 const SERVICE: &str = "_dns._udp";
+
+/// How long after its end one is started anew.
+const RENEWAL: Duration = Duration::from_secs(1);
 
 /// Those in use.
 static SHARED: Mutex<BTreeMap<Key, WeakResolver>> = Mutex::new(BTreeMap::new());
@@ -34,44 +39,81 @@ pub(super) struct Bootstrap {
     pub(super) name: Arc<str>,
     pub(super) resolution: watch::Receiver<Resolution>,
     known: Arc<[Backend]>,
-    _resolver: Resolver,
+    key: Key,
+    finder: Dns,
+    /// Held, so that it runs.
+    resolver: Resolver,
+    /// It has ended: when another is started.
+    renew_at: Option<Instant>,
 }
 
 impl Bootstrap {
     /// Takes hold of the resolver for this name; the first to do so starts it, with its own options.
     pub(super) fn share(named: &NamedServers, dns: &Options, files: &Arc<Files>, port: u16, ipv6: Ipv6) -> Bootstrap {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.retain(|_, weak| weak.upgrade().is_some());
         let key = (named.clone(), Arc::clone(files), port);
-        // One whose runtime has ended is of no use to others.
-        let running = shared.get(&key).and_then(WeakResolver::upgrade).filter(|resolver| match resolver.state() {
-            ResolverState::Starting | ResolverState::Running | ResolverState::Failed => true,
-            ResolverState::Stopping | ResolverState::Stopped => false,
-        });
-        let resolver = running.unwrap_or_else(|| {
-            let resolver = Resolver::start_on(&Handle::current(), finder(named, dns, files, port, ipv6));
-            shared.insert(key, resolver.downgrade());
-            resolver
-        });
-        let name = Arc::clone(&named.name);
-        Bootstrap { name, resolution: resolver.subscribe(), known: Arc::new([]), _resolver: resolver }
+        let finder = finder(named, dns, files, port, ipv6);
+        let resolver = running(&key, &finder);
+        let (name, resolution) = (Arc::clone(&named.name), resolver.subscribe());
+        Bootstrap { name, resolution, known: Arc::new([]), key, finder, resolver, renew_at: None }
     }
 
-    /// Where they are.
+    /// Where they are, or were when that was last known.
     pub(super) fn nameservers(&mut self) -> Vec<SocketAddr> {
-        self.known = Arc::clone(&self.resolution.borrow().backends);
+        self.learn();
         self.known.iter().map(Backend::socket_addr).collect()
     }
 
-    /// Resolves when they are elsewhere than [`nameservers`](Bootstrap::nameservers) said last.
+    /// Resolves when they are elsewhere than [`nameservers`](Bootstrap::nameservers) or this said last. Cancelling it loses
+    /// nothing.
     pub(super) async fn changed(&mut self) {
-        let known = Arc::clone(&self.known);
-        let differs = |resolution: &Resolution| resolution.backends != known;
-        if self.resolution.wait_for(differs).await.is_err() {
-            // It has ended with its runtime: what was known stays.
-            std::future::pending::<()>().await;
+        loop {
+            let known = Arc::clone(&self.known);
+            let news = |resolution: &Resolution| match resolution.state {
+                ResolverState::Stopped => true,
+                _ => !resolution.backends.is_empty() && resolution.backends != known,
+            };
+            let ended = self.resolution.wait_for(news).await.map(|known| known.state == ResolverState::Stopped);
+            if ended.unwrap_or(true) {
+                self.renew().await;
+            } else {
+                return self.learn();
+            }
         }
     }
+
+    /// Takes hold of another resolver, since this one has ended with the runtime of whoever started it. Cancelled, it goes on
+    /// where it was.
+    pub(super) async fn renew(&mut self) {
+        sleep_until(*self.renew_at.get_or_insert_with(|| Instant::now() + RENEWAL)).await;
+        self.renew_at = None;
+        let resolver = running(&self.key, &self.finder);
+        self.resolution = resolver.subscribe();
+        self.resolver = resolver;
+    }
+
+    fn learn(&mut self) {
+        let resolution = self.resolution.borrow();
+        // One that has just been started anew knows nothing yet.
+        if !resolution.backends.is_empty() {
+            self.known = Arc::clone(&resolution.backends);
+        }
+    }
+}
+
+/// The resolver that runs for this key; if there is none, it is started here.
+fn running(key: &Key, finder: &Dns) -> Resolver {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.retain(|_, weak| weak.upgrade().is_some());
+    // One whose runtime has ended is of no use to others.
+    let running = shared.get(key).and_then(WeakResolver::upgrade).filter(|resolver| match resolver.state() {
+        ResolverState::Starting | ResolverState::Running | ResolverState::Failed => true,
+        ResolverState::Stopping | ResolverState::Stopped => false,
+    });
+    running.unwrap_or_else(|| {
+        let resolver = Resolver::start_on(&Handle::current(), finder.clone());
+        shared.insert(key.clone(), resolver.downgrade());
+        resolver
+    })
 }
 
 /// Finds nameservers through the system's, and then through those it has found.
@@ -86,5 +128,43 @@ fn finder(named: &NamedServers, dns: &Options, files: &Arc<Files>, port: u16, ip
         absolute: false,
         ipv6,
         service: format!("{SERVICE}.{}", named.name).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolver::{Publisher, Resolve};
+    use std::time::Duration;
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
+
+    struct Told(mpsc::UnboundedReceiver<SocketAddr>);
+
+    impl Resolve for Told {
+        async fn run(mut self, publisher: Publisher) {
+            while let Some(address) = self.0.recv().await {
+                publisher.publish([Backend::fixed(address)]);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_told_once_even_if_nobody_looks_at_it() {
+        let (tell, told) = mpsc::unbounded_channel();
+        let resolver = Resolver::start(Told(told)).unwrap();
+        let (files, options) = (Arc::new(Files::default()), Options::new("ns.test"));
+        let named = NamedServers { name: "ns.test".into(), port: 53 };
+        let finder = finder(&named, &options, &files, 53, Ipv6::Never);
+        let (resolution, known) = (resolver.subscribe(), Arc::new([]));
+        let key = (named.clone(), files, 53);
+        let mut bootstrap = Bootstrap { name: named.name, resolution, known, key, finder, resolver, renew_at: None };
+        for last in 1..3 {
+            tell.send(SocketAddr::from(([10, 0, 0, last], 53))).unwrap();
+            bootstrap.changed().await;
+            let again = timeout(Duration::from_secs(60), bootstrap.changed()).await;
+            assert!(again.is_err(), "whoever waits in a loop would never rest");
+        }
+        assert_eq!(bootstrap.nameservers(), ["10.0.0.2:53".parse().unwrap()]);
     }
 }

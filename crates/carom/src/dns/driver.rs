@@ -42,7 +42,7 @@ enum Servers {
     System,
     Given(Vec<SocketAddr>),
     /// Those that a resolver of their own has found.
-    Named(Bootstrap),
+    Named(Box<Bootstrap>),
     /// Those found by this very resolver, and the system's.
     Own,
 }
@@ -58,7 +58,7 @@ impl Driver {
             Nameservers::Named(named) => {
                 let mut bootstrap = Bootstrap::share(&named, &options, &files, port, ipv6);
                 wait_for(&mut bootstrap, &publisher).await;
-                Servers::Named(bootstrap)
+                Servers::Named(Box::new(bootstrap))
             }
         };
         options.ipv6 = match ipv6 {
@@ -214,13 +214,17 @@ async fn wait_for(bootstrap: &mut Bootstrap, publisher: &Publisher) {
         let known = bootstrap.resolution.borrow_and_update().clone();
         match known.state {
             ResolverState::Running => return,
-            ResolverState::Starting => {}
-            ResolverState::Failed | ResolverState::Stopping | ResolverState::Stopped => {
+            ResolverState::Starting | ResolverState::Stopping => {}
+            ResolverState::Failed => {
                 publisher.fail(BootstrapError { name: Arc::clone(&bootstrap.name), cause: known.last_error });
+            }
+            ResolverState::Stopped => {
+                bootstrap.renew().await;
+                continue;
             }
         }
         if bootstrap.resolution.changed().await.is_err() {
-            std::future::pending::<()>().await;
+            bootstrap.renew().await;
         }
     }
 }
