@@ -10,7 +10,7 @@ use super::{Dns, Ipv6};
 use crate::clock;
 use crate::resolver::{Publisher, Resolution, ResolverState};
 use crate::seed::seed;
-use carom_core::resolver::{Action, AskId, Machine, Question, State};
+use carom_core::resolver::{Action, AskId, Kind, Machine, Question, State};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -115,8 +115,11 @@ impl Driver {
         match action {
             Action::Ask { id, question, timeout } => {
                 let way = self.way().await;
+                // The targets of SRV records are whole names: only what a person wrote is searched for.
+                let written = question.kind == Kind::Srv || question.name == self.machine.options().domain;
+                let searched = written && !self.absolute;
                 let task = async move {
-                    let ended = lookup(way, question.clone(), timeout).await;
+                    let ended = lookup(way, question.clone(), searched, timeout).await;
                     (id, question, ended)
                 };
                 self.by_ask.insert(id, self.asking.spawn(task));
@@ -195,8 +198,7 @@ impl Driver {
             self.machine.set_ipv6(now, ipv6);
         }
         let hosts = self.files.hosts.as_path().into();
-        let way = Way { configuration, preferred: Arc::clone(&self.preferred), hosts, absolute: self.absolute };
-        let way = Arc::new(way);
+        let way = Arc::new(Way { configuration, preferred: Arc::clone(&self.preferred), hosts });
         self.way = Some((Arc::clone(&way), now + SYSTEM_TTL));
         way
     }

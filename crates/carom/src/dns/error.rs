@@ -147,6 +147,12 @@ pub enum Reason {
     /// The name cannot be asked for.
     #[error("not a name for DNS: {0}")]
     Name(String),
+    /// The system's hosts file knows the name, but no address of the kind.
+    #[error("no {kind} address in the hosts file")]
+    Hosts {
+        /// The kind of address.
+        kind: carom_core::resolver::Kind,
+    },
     /// There is nobody to ask.
     #[error("no nameserver is known")]
     NoNameservers,
@@ -162,7 +168,7 @@ impl Reason {
             | Reason::TimedOut { server, .. }
             | Reason::Unreachable { server, .. }
             | Reason::Unreadable { server, .. } => Some(*server),
-            Reason::Hosts { .. } | Reason::Aliases(_) | Reason::Name(_) | Reason::NoNameservers => None,
+            Reason::Aliases(_) | Reason::Name(_) | Reason::Hosts { .. } | Reason::NoNameservers => None,
         }
     }
 }

@@ -23,35 +23,36 @@ pub(super) struct Way {
     pub(super) configuration: Configuration,
     pub(super) preferred: Arc<Preferred>,
     pub(super) hosts: Arc<Path>,
-    /// The name whose search is ruled out by a dot at its end, if it had one.
-    pub(super) absolute: bool,
 }
 
 /// How a question ended: what the machine is told, and what people are told when it ended badly.
 pub(super) type Ended = (Answer, Option<LookupError>);
 
-/// Asks one question. Ends by the deadline; dropping it ends it earlier.
-pub(super) async fn lookup(way: Arc<Way>, question: Question, timeout: Duration) -> Ended {
+/// Asks one question, of names in the search list too if it is `searched`. Ends by the deadline; dropping it ends it earlier.
+pub(super) async fn lookup(way: Arc<Way>, question: Question, searched: bool, timeout: Duration) -> Ended {
     if question.kind != Kind::Srv
         && let Some(answer) = look_in_hosts(&way.hosts, &question).await
     {
-        let error = matches!(answer, Answer::Nothing { .. }).then(|| {
-            let (path, kind) = (way.hosts.to_path_buf(), question.kind);
-            LookupError::new(question, vec![Reason::Hosts { path, kind }])
-        });
+        let reasons = vec![Reason::Hosts { kind: question.kind }];
+        let error = matches!(answer, Answer::Nothing { .. }).then(|| LookupError::new(question, reasons));
         return (answer, error);
     }
     let asking = Asking { way: &way, kind: question.kind, deadline: Instant::now() + timeout };
-    let mut ended = None;
-    for candidate in way.configuration.candidates(&question.name, way.absolute) {
+    let mut ended: Option<(Answer, Vec<Reason>)> = None;
+    for candidate in way.configuration.candidates(&question.name, searched) {
         let (answer, reasons) = asking.follow(&candidate).await;
-        let negative = matches!(answer, Answer::Nothing { .. });
-        // What the name itself brought is told, not what its like in other domains did.
-        if !negative || candidate == *question.name || ended.is_none() {
+        let Answer::Nothing { exists, .. } = answer else {
             ended = Some((answer, reasons));
-        }
-        if !negative {
             break;
+        };
+        // That one of them exists outweighs that others do not. Otherwise, what the name itself brought is told.
+        let better = match ended {
+            Some((Answer::Nothing { exists: before, .. }, _)) if exists == before => candidate == *question.name,
+            Some((Answer::Nothing { .. }, _)) => exists,
+            _ => true,
+        };
+        if better {
+            ended = Some((answer, reasons));
         }
     }
     let (answer, reasons) = ended.unwrap_or((Answer::Trouble, vec![Reason::NoNameservers]));

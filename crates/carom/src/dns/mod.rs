@@ -44,7 +44,7 @@ use crate::resolver::{Input, InputError, Publisher, Resolve, ServiceName};
 use carom_core::resolver::Options;
 use options::Nameservers;
 use std::sync::Arc;
-use system::Files;
+use system::{Files, LONGEST_NAME};
 
 /// A resolver that asks DNS.
 #[derive(Clone, Debug)]
@@ -85,6 +85,11 @@ impl Dns {
             Some(service) => format!("{service}.{}", machine.domain).into(),
             None => Arc::clone(&machine.domain),
         };
+        if service.len() > LONGEST_NAME {
+            let problem =
+                format!("with its service it has {} characters, a name at most {LONGEST_NAME}", service.len());
+            return Err(InputError::new(input, problem));
+        }
         let (files, absolute) = (Arc::new(files), name.absolute);
         let nameservers = nameservers.map_err(|problem| InputError::new(input, problem.to_string()))?;
         Ok(Dns { options: machine, nameservers, own: false, files, port: nameserver_port, absolute, ipv6, service })

@@ -1,11 +1,14 @@
 //! What the system says of names: its nameservers and search list, its hosts file, and whether it has IPv6.
 
+use hickory_proto::rr::Name;
 use resolv_conf::ScopedIp;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 
+/// The characters of a name, at most.
+pub(super) const LONGEST_NAME: usize = 253;
 /// No file of the system's that we read is longer.
 const LONGEST: u64 = 16 << 20;
 
@@ -38,45 +41,72 @@ impl Configuration {
 
     /// What the file says; without one, and without nameservers in it, the one on this host, as the system does it.
     pub(super) fn read(path: &Path, port: u16) -> Configuration {
-        let text = read(path).unwrap_or_else(|error| {
-            tracing::warn!(path = %path.display(), %error, "cannot be read, the nameserver on this host is asked");
-            Vec::new()
-        });
-        let parsed = resolv_conf::Config::parse(readable(path, &text)).unwrap_or_else(|_| resolv_conf::Config::new());
-        let mut nameservers: Vec<_> = parsed.nameservers.iter().map(|scoped| place(scoped, port)).collect();
+        let parsed = match read(path) {
+            Ok(text) => {
+                // What is not understood is passed over, as the system does it: it may be newer than this.
+                let (parsed, errors) = resolv_conf::Config::parse_with_errors(&text);
+                for error in errors {
+                    tracing::debug!(path = %path.display(), %error, "passed over");
+                }
+                parsed
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "cannot be read, the nameserver on this host is asked");
+                resolv_conf::Config::new()
+            }
+        };
+        let mut nameservers: Vec<_> = parsed.nameservers.iter().map(|scoped| socket_addr(scoped, port)).collect();
         if nameservers.is_empty() {
             nameservers.push((Ipv4Addr::LOCALHOST, port).into());
         }
         let search = parsed.get_last_search_or_domain().map(|domain| domain.trim_end_matches('.').to_owned());
-        Configuration { nameservers, search: search.filter(|domain| !domain.is_empty()).collect(), ndots: parsed.ndots }
+        let search = search.filter(|domain| !domain.is_empty() && Name::from_ascii(domain).is_ok()).collect();
+        Configuration { nameservers, search, ndots: parsed.ndots }
     }
 
     /// The names to ask for, in turn: the name itself first when it has dots enough, last otherwise.
-    pub(super) fn candidates(&self, name: &str, absolute: bool) -> Vec<String> {
+    pub(super) fn candidates(&self, name: &str, searched: bool) -> Vec<String> {
         let mut candidates = vec![name.to_owned()];
-        if absolute {
+        if !searched {
             return candidates;
         }
         let dots = name.matches('.').count();
-        let searched = self.search.iter().map(|domain| format!("{name}.{domain}"));
+        let searched =
+            self.search.iter().map(|domain| format!("{name}.{domain}")).filter(|name| name.len() <= LONGEST_NAME);
         let at = if dots >= self.ndots as usize { 1 } else { 0 };
         candidates.splice(at..at, searched);
         candidates
     }
 }
 
+/// A nameserver as the system names it: on a link, with the interface, by its name or its number.
+fn socket_addr(scoped: &ScopedIp, port: u16) -> SocketAddr {
+    match scoped {
+        ScopedIp::V4(address) => SocketAddr::new((*address).into(), port),
+        ScopedIp::V6(address, scope) => {
+            let index = scope.as_ref().and_then(|scope| scope.parse().ok().or_else(|| interface(scope)));
+            SocketAddrV6::new(*address, port, 0, index.unwrap_or(0)).into()
+        }
+    }
+}
+
+fn interface(name: &str) -> Option<u32> {
+    let interfaces = if_addrs::get_if_addrs().ok()?;
+    interfaces.iter().find(|interface| interface.name == name)?.index
+}
+
 /// The addresses that a hosts file gives a name, of both families; `None` when it does not know the name.
 pub(super) fn in_hosts(path: &Path, name: &str) -> Option<Vec<IpAddr>> {
     let text = String::from_utf8_lossy(&read(path).ok()?).into_owned();
-    let mut found: BTreeMap<IpAddr, ()> = BTreeMap::new();
+    let mut found: BTreeSet<IpAddr> = BTreeSet::new();
     for line in text.lines() {
         let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
         let Some(address) = words.next().and_then(|word| word.parse().ok()) else { continue };
         if words.any(|word| word.trim_end_matches('.').eq_ignore_ascii_case(name)) {
-            found.insert(address, ());
+            found.insert(address);
         }
     }
-    (!found.is_empty()).then(|| found.into_keys().collect())
+    (!found.is_empty()).then(|| found.into_iter().collect())
 }
 
 /// Whether this host has an IPv6 address that reaches further than the link.
@@ -142,9 +172,44 @@ mod tests {
         let read =
             configuration("nameserver 10.0.0.53\nnameserver ::1\nsearch a.example b.example.\noptions ndots:2\n");
         assert_eq!(read.nameservers, ["10.0.0.53:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);
-        assert_eq!(read.candidates("db.c", false), ["db.c.a.example", "db.c.b.example", "db.c"]);
-        assert_eq!(read.candidates("x.db.c", false), ["x.db.c", "x.db.c.a.example", "x.db.c.b.example"]);
-        assert_eq!(read.candidates("db", true), ["db"]);
+        assert_eq!(read.candidates("db.c", true), ["db.c.a.example", "db.c.b.example", "db.c"]);
+        assert_eq!(read.candidates("x.db.c", true), ["x.db.c", "x.db.c.a.example", "x.db.c.b.example"]);
+        assert_eq!(read.candidates("db", false), ["db"]);
+    }
+
+    #[test]
+    fn lines_that_are_not_understood_cost_nothing_but_themselves() {
+        let read = configuration(
+            "options ndots:2 from-the-future:1 edns0\nnameserver nowhere\nnameserver 10.0.0.53 # ours\nrubbish\n",
+        );
+        assert_eq!(read.nameservers, ["10.0.0.53:53".parse().unwrap()]);
+        assert_eq!(read.ndots, 2);
+        let read = configuration("nameserver 10.0.0.53\nsearch a..b fine.example\nsearch-\u{e9}\n");
+        assert_eq!(read.candidates("db", true), ["db.fine.example", "db"]);
+    }
+
+    #[test]
+    fn a_nameserver_on_a_link_keeps_its_interface() {
+        let read = configuration("nameserver fe80::1%7\nnameserver fe80::1%lo\nnameserver fe80::1\n");
+        let scopes: Vec<_> = read
+            .nameservers
+            .iter()
+            .map(|address| match address {
+                SocketAddr::V6(address) => address.scope_id(),
+                SocketAddr::V4(_) => panic!("{address}"),
+            })
+            .collect();
+        assert_eq!((scopes[0], scopes[2]), (7, 0));
+        if let Some(index) = interface("lo") {
+            assert_eq!(scopes[1], index);
+        }
+    }
+
+    #[test]
+    fn names_that_would_be_too_long_are_not_searched_for() {
+        let read = configuration(&format!("search {0}.{0}.{0}.example fine.example\n", "a".repeat(60)));
+        let name = "b".repeat(63);
+        assert_eq!(read.candidates(&name, true), [format!("{name}.fine.example"), name.clone()]);
     }
 
     #[test]
