@@ -1,7 +1,7 @@
 //! The driver: one task per resolver that asks what the machine wants to know and publishes what it concludes.
 
 use super::bootstrap::Bootstrap;
-use super::error::{BootstrapError, DnsError, LookupError};
+use super::error::{BootstrapError, DnsError, LookupError, Reason};
 use super::lookup::{Ended, Way, lookup};
 use super::nameservers::Preferred;
 use super::options::Nameservers;
@@ -10,7 +10,7 @@ use super::{Dns, Ipv6};
 use crate::clock;
 use crate::resolver::{Publisher, Resolution, ResolverState};
 use crate::seed::seed;
-use carom_core::resolver::{Action, AskId, Kind, Machine, Question, State};
+use carom_core::resolver::{Action, Answer, AskId, Kind, Machine, Question, State};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Driver {
     way: Option<(Arc<Way>, Instant)>,
     preferred: Arc<Preferred>,
     asking: JoinSet<(AskId, Question, Ended)>,
-    by_ask: HashMap<AskId, AbortHandle>,
+    by_ask: HashMap<AskId, (AbortHandle, Question)>,
     /// Why each question ended badly, if it did.
     causes: BTreeMap<Question, Arc<LookupError>>,
 }
@@ -117,15 +117,15 @@ impl Driver {
                 let way = self.way().await;
                 // The targets of SRV records are whole names: only what a person wrote is searched for.
                 let written = question.kind == Kind::Srv || question.name == self.machine.options().domain;
-                let searched = written && !self.absolute;
+                let (asked, searched) = (question.clone(), written && !self.absolute);
                 let task = async move {
                     let ended = lookup(way, question.clone(), searched, timeout).await;
                     (id, question, ended)
                 };
-                self.by_ask.insert(id, self.asking.spawn(task));
+                self.by_ask.insert(id, (self.asking.spawn(task), asked));
             }
             Action::Cancel(id) => {
-                if let Some(task) = self.by_ask.remove(&id) {
+                if let Some((task, _)) = self.by_ask.remove(&id) {
                     task.abort();
                 }
             }
@@ -134,8 +134,14 @@ impl Driver {
     }
 
     fn ended(&mut self, ended: Result<(AskId, Question, Ended), JoinError>) {
-        // One that was cancelled is of no interest; the machine has forgotten it.
-        let Ok((id, question, (answer, error))) = ended else { return };
+        let (id, question, (answer, error)) = match ended {
+            Ok(ended) => ended,
+            Err(failed) => match self.panicked(&failed) {
+                Some(ended) => ended,
+                // One that was cancelled is of no interest; the machine has forgotten it.
+                None => return,
+            },
+        };
         self.by_ask.remove(&id);
         match error {
             Some(error) => {
@@ -147,6 +153,13 @@ impl Driver {
             }
         }
         self.machine.handle_answer(clock::now(), id, answer);
+    }
+
+    /// Which question that was, and that it ended badly: the machine waits for it.
+    fn panicked(&self, failed: &JoinError) -> Option<(AskId, Question, Ended)> {
+        let (&id, (_, question)) = self.by_ask.iter().find(|(_, (task, _))| task.id() == failed.id())?;
+        let error = LookupError::new(question.clone(), vec![Reason::Panicked]);
+        Some((id, question.clone(), (Answer::Trouble, Some(error))))
     }
 
     fn publish(&mut self) {

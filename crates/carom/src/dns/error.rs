@@ -156,6 +156,9 @@ pub enum Reason {
     /// There is nobody to ask.
     #[error("no nameserver is known")]
     NoNameservers,
+    /// Asking panicked: a mistake in carom or in the DNS library.
+    #[error("asking panicked")]
+    Panicked,
 }
 
 impl Reason {
@@ -168,7 +171,9 @@ impl Reason {
             | Reason::TimedOut { server, .. }
             | Reason::Unreachable { server, .. }
             | Reason::Unreadable { server, .. } => Some(*server),
-            Reason::Aliases(_) | Reason::Name(_) | Reason::Hosts { .. } | Reason::NoNameservers => None,
+            Reason::Aliases(_) | Reason::Name(_) | Reason::Hosts { .. } | Reason::NoNameservers | Reason::Panicked => {
+                None
+            }
         }
     }
 }
