@@ -8,6 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Aliases that are followed within one answer, each a search of all its records. If there are more, the last is asked for.
+const MOST_ALIASES: usize = 16;
+
 /// What a message says.
 #[derive(Debug)]
 pub(super) enum Said {
@@ -44,14 +47,13 @@ pub(super) fn interpret(message: &Message, name: &Name, kind: Kind) -> Said {
 fn follow_aliases(message: &Message, name: &Name) -> (Name, Option<Duration>) {
     let (mut name, mut least) = (name.clone(), None);
     let mut seen = HashSet::from([name.to_lowercase()]);
-    // Each step takes another record, so that a loop of aliases ends where it began.
-    while let Some((alias, record_ttl)) = answers(message).find_map(|record| match &record.data {
-        RData::CNAME(alias) if record.name == name => Some((alias.0.clone(), ttl(record))),
-        _ => None,
-    }) {
-        if !seen.insert(alias.to_lowercase()) {
-            break;
-        }
+    for _ in 0..MOST_ALIASES {
+        let next = answers(message).find_map(|record| match &record.data {
+            RData::CNAME(alias) if record.name == name => Some((alias.0.clone(), ttl(record))),
+            _ => None,
+        });
+        // A loop of aliases ends where it began.
+        let Some((alias, record_ttl)) = next.filter(|(alias, _)| seen.insert(alias.to_lowercase())) else { break };
         least = Some(least.map_or(record_ttl, |least: Duration| least.min(record_ttl)));
         name = alias;
     }
@@ -137,4 +139,55 @@ fn seconds(ttl: u32) -> Duration {
 fn readable(name: &Name) -> Arc<str> {
     let text = name.to_lowercase().to_ascii();
     text.strip_suffix('.').unwrap_or(&text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_proto::op::{MessageType, OpCode};
+    use hickory_proto::rr::rdata::{A, CNAME, SRV};
+
+    fn name(text: &str) -> Name {
+        Name::from_ascii(text).unwrap()
+    }
+
+    fn message(answers: impl IntoIterator<Item = (String, u32, RData)>) -> Message {
+        let mut message = Message::new(1, MessageType::Response, OpCode::Query);
+        let record = |(owner, ttl, data): (String, _, _)| Record::from_rdata(name(&owner), ttl, data);
+        message.answers = answers.into_iter().map(record).collect();
+        message
+    }
+
+    fn alias(i: usize) -> (String, u32, RData) {
+        (format!("n{i}.test."), 60, RData::CNAME(CNAME(name(&format!("n{}.test.", i + 1)))))
+    }
+
+    #[test]
+    fn a_chain_of_thousands_of_aliases_is_followed_a_few_at_a_time() {
+        let message = message((0..4000).rev().map(alias));
+        let Said::Alias(next, ttl) = interpret(&message, &name("n0.test."), Kind::A) else { panic!() };
+        assert_eq!((next, ttl), (name("n16.test."), Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn records_of_other_names_and_classes_are_no_answer() {
+        let address = RData::A(A::new(10, 0, 0, 1));
+        let other = message([("other.test.".to_owned(), 60, address.clone())]);
+        let said = interpret(&other, &name("n0.test."), Kind::A);
+        assert!(matches!(said, Said::Answer(Answer::Nothing { exists: true, ttl: None })), "{said:?}");
+        let mut chaos = message([("n0.test.".to_owned(), 60, address)]);
+        chaos.answers[0].dns_class = DNSClass::CH;
+        let said = interpret(&chaos, &name("n0.test."), Kind::A);
+        assert!(matches!(said, Said::Answer(Answer::Nothing { exists: true, ttl: None })), "{said:?}");
+    }
+
+    #[test]
+    fn the_root_among_targets_is_left_out_and_alone_says_that_nothing_is_offered() {
+        let srv = |target: &str, ttl| ("s.test.".to_owned(), ttl, RData::SRV(SRV::new(0, 0, 80, name(target))));
+        let said = interpret(&message([srv(".", 5), srv("A.test.", 9)]), &name("S.test."), Kind::Srv);
+        let Said::Answer(Answer::Targets { targets, ttl, .. }) = said else { panic!("{said:?}") };
+        assert_eq!((targets.len(), &*targets[0].name, ttl), (1, "a.test", Duration::from_secs(5)));
+        let said = interpret(&message([srv(".", 5)]), &name("s.test."), Kind::Srv);
+        assert!(matches!(said, Said::Answer(Answer::NotOffered { ttl }) if ttl == Duration::from_secs(5)), "{said:?}");
+    }
 }
