@@ -14,6 +14,7 @@ use carom_core::resolver::{Action, Answer, AskId, Kind, Machine, Question, State
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
@@ -70,6 +71,11 @@ impl Driver {
             Ok(machine) => machine,
             Err(error) => return publisher.fail(error),
         };
+        let preferred = Arc::new(match servers {
+            // Those that were found come first, however quick the system's are.
+            Servers::Own => Preferred::First,
+            Servers::System | Servers::Given(_) | Servers::Named(_) => Preferred::Last(AtomicUsize::new(0)),
+        });
         let driver = Driver {
             machine,
             publisher,
@@ -80,7 +86,7 @@ impl Driver {
             absolute,
             ipv6,
             way: None,
-            preferred: Arc::default(),
+            preferred,
             asking: JoinSet::new(),
             by_ask: HashMap::new(),
             causes: BTreeMap::new(),

@@ -15,9 +15,30 @@ use tokio::time::{Instant, sleep_until};
 /// How long a nameserver is asked alone before the next is asked as well; less when time is too short for all of them.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-/// Which nameserver answered last: an index into whatever list there is.
-#[derive(Debug, Default)]
-pub(super) struct Preferred(AtomicUsize);
+/// Which nameserver is asked first.
+#[derive(Debug)]
+pub(super) enum Preferred {
+    /// The first of the list.
+    First,
+    /// The one that answered last: an index into whatever list there is.
+    Last(AtomicUsize),
+}
+
+impl Preferred {
+    fn index(&self, count: usize) -> usize {
+        match self {
+            Preferred::First => 0,
+            Preferred::Last(index) => index.load(Ordering::Relaxed) % count,
+        }
+    }
+
+    fn answered(&self, i: usize) {
+        match self {
+            Preferred::First => {}
+            Preferred::Last(index) => index.store(i, Ordering::Relaxed),
+        }
+    }
+}
 
 /// Asks until one of them gives an answer: records, or that there are none. What the others said is among the reasons when
 /// none does, with one reason each.
@@ -31,7 +52,7 @@ pub(super) async fn ask_any(
     if servers.is_empty() {
         return Err(vec![Reason::NoNameservers]);
     }
-    let first = preferred.0.load(Ordering::Relaxed) % servers.len();
+    let first = preferred.index(servers.len());
     let mut waiting = (first..servers.len()).chain(0..first);
     // Dropped, it ends them all.
     let mut asking = JoinSet::new();
@@ -61,7 +82,7 @@ pub(super) async fn ask_any(
                 match response.map(|message| interpret(&message, name, kind)) {
                     Ok(Said::Code(code)) => reasons.push(Reason::Code { server, code }),
                     Ok(said) => {
-                        preferred.0.store(i, Ordering::Relaxed);
+                        preferred.answered(i);
                         return Ok((server, said));
                     }
                     Err(reason) => reasons.push(reason),
