@@ -182,7 +182,7 @@ async fn the_hosts_file_answers_before_anybody_is_asked() {
     assert_eq!(server.asked(), ["api.test A", "_http._tcp.db.test SRV"]);
     let options = options.hosts(folder.file("hosts", "2001:db8::1 db.test\n"));
     let error = failed(&start("db.test", &options)).await;
-    assert_eq!(error, "cannot resolve `db.test`: A db.test: no A address in the hosts file");
+    assert!(error.starts_with("cannot resolve `db.test`: A db.test: no A address in /"), "{error}");
 }
 
 // Nameservers that are known by name.

@@ -147,12 +147,6 @@ pub enum Reason {
     /// The name cannot be asked for.
     #[error("not a name for DNS: {0}")]
     Name(String),
-    /// The system's hosts file knows the name, but no address of the kind.
-    #[error("no {kind} address in the hosts file")]
-    Hosts {
-        /// The kind of address.
-        kind: carom_core::resolver::Kind,
-    },
     /// There is nobody to ask.
     #[error("no nameserver is known")]
     NoNameservers,

@@ -33,7 +33,7 @@ pub(super) async fn lookup(way: Arc<Way>, question: Question, searched: bool, ti
     if question.kind != Kind::Srv
         && let Some(answer) = look_in_hosts(&way.hosts, &question).await
     {
-        let reasons = vec![Reason::Hosts { kind: question.kind }];
+        let reasons = vec![Reason::Hosts { path: way.hosts.to_path_buf(), kind: question.kind }];
         let error = matches!(answer, Answer::Nothing { .. }).then(|| LookupError::new(question, reasons));
         return (answer, error);
     }

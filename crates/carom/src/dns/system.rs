@@ -119,36 +119,6 @@ pub(super) fn has_ipv6() -> bool {
     if_addrs::get_if_addrs().map_or(true, |interfaces| interfaces.iter().any(|interface| further(interface.ip())))
 }
 
-/// The lines that make sense. One that does not is no reason to do without the others.
-fn readable(path: &Path, text: &[u8]) -> Vec<u8> {
-    let makes_sense = |line: &&[u8]| match resolv_conf::Config::parse(line) {
-        Ok(_) => true,
-        Err(error) => {
-            let line = String::from_utf8_lossy(line.trim_ascii_end());
-            tracing::warn!(path = %path.display(), ?line, %error, "a line cannot be read, and is left out");
-            false
-        }
-    };
-    text.split_inclusive(|byte| *byte == b'\n').filter(makes_sense).flatten().copied().collect()
-}
-
-/// Where a nameserver is. One on a link (`fe80::1%eth0`) can only be reached through the interface that is named with it.
-fn place(scoped: &ScopedIp, port: u16) -> SocketAddr {
-    match scoped {
-        ScopedIp::V4(address) => (*address, port).into(),
-        ScopedIp::V6(address, scope) => {
-            let scope = scope.as_deref().map_or(0, |scope| scope.parse().unwrap_or_else(|_| interface(scope)));
-            SocketAddrV6::new(*address, port, 0, scope).into()
-        }
-    }
-}
-
-/// The index of an interface, or 0, which leaves the choice to the system.
-fn interface(name: &str) -> u32 {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    interfaces.iter().find(|interface| interface.name == name).and_then(|interface| interface.index).unwrap_or(0)
-}
-
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
@@ -210,28 +180,6 @@ mod tests {
         let read = configuration(&format!("search {0}.{0}.{0}.example fine.example\n", "a".repeat(60)));
         let name = "b".repeat(63);
         assert_eq!(read.candidates(&name, true), [format!("{name}.fine.example"), name.clone()]);
-    }
-
-    #[test]
-    fn a_line_that_makes_no_sense_does_not_take_the_others_along() {
-        let read = configuration(
-            "nameserver 10.0.0.1\nnameserver fe80::1%br-lan\noptions ndots:x\nnonsense\nsearch a.example\nnameserver 10.0.0.2",
-        );
-        assert_eq!(read.nameservers, ["10.0.0.1:53".parse().unwrap(), "10.0.0.2:53".parse().unwrap()]);
-        assert_eq!(read.candidates("db", false), ["db.a.example", "db"]);
-    }
-
-    #[test]
-    fn a_nameserver_on_a_link_keeps_its_interface() {
-        let read = configuration("nameserver fe80::1%7\nnameserver fe80::2%nosuchinterface\n");
-        assert_eq!(read.nameservers, ["[fe80::1%7]:53".parse().unwrap(), "[fe80::2]:53".parse().unwrap()]);
-        let known = if_addrs::get_if_addrs()
-            .unwrap()
-            .into_iter()
-            .find(|interface| interface.index.is_some() && interface.name.chars().all(char::is_alphanumeric));
-        let Some(known) = known else { return };
-        let read = configuration(&format!("nameserver fe80::1%{}\n", known.name));
-        assert_eq!(read.nameservers, [format!("[fe80::1%{}]:53", known.index.unwrap()).parse().unwrap()]);
     }
 
     #[test]
