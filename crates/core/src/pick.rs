@@ -24,8 +24,11 @@ pub enum Pick {
 /// A use that failed counts as one that took at least this long.
 pub const FAILED_USE: Duration = Duration::from_secs(1);
 
-/// A backend's load is believed half as much after each such period without a use, so that a slow one gets another chance.
-const HALF_LIFE_SECONDS: u64 = 10;
+/// A backend's load is believed half as much after so many ticks without a use, so that a slow one gets another chance.
+const HALF_LIFE: u32 = 10;
+
+/// How exactly that is timed. Coarsely: with a time for each claim and backend, telling the time would be most of the work.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Idle slots in order, and the load of the backends they belong to.
 ///
@@ -43,6 +46,9 @@ pub(crate) struct Picker {
     loads: Vec<Load>,
     /// Mean use over all backends: what one that has not been used yet is assumed to take.
     typical: Ewma,
+    /// Ticks since the beginning, and when the next one is due.
+    tick: u32,
+    next_tick: Instant,
     generation: u32,
     unsettled: usize,
 }
@@ -70,11 +76,12 @@ struct Group {
 struct Load {
     busy: u32,
     uses: Option<Ewma>,
-    sampled: Instant,
+    /// The tick of the last use that taught something.
+    sampled: u32,
 }
 
 impl Picker {
-    pub(crate) fn new(pick: Pick) -> Picker {
+    pub(crate) fn new(pick: Pick, now: Instant) -> Picker {
         Picker {
             pick,
             nodes: Vec::new(),
@@ -83,14 +90,16 @@ impl Picker {
             ready: Vec::new(),
             loads: Vec::new(),
             typical: Ewma::default(),
+            tick: 0,
+            next_tick: now + TICK,
             generation: 0,
             unsettled: 0,
         }
     }
 
     /// Makes room for a backend, forgetting the load of whoever had this index before.
-    pub(crate) fn add_backend(&mut self, backend: u32, now: Instant) {
-        let load = Load { busy: 0, uses: None, sampled: now };
+    pub(crate) fn add_backend(&mut self, backend: u32) {
+        let load = Load { busy: 0, uses: None, sampled: self.tick };
         match self.loads.get_mut(backend as usize) {
             Some(place) => *place = load,
             None => self.loads.push(load),
@@ -99,6 +108,17 @@ impl Picker {
         if self.groups.len() < groups {
             self.groups.resize(groups, Group { idle: Chain::default(), unsettled: NONE, standing: NONE });
         }
+    }
+
+    /// Time passes. Told now and then; in between it stands still here.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Instant) {
+        if now < self.next_tick {
+            return;
+        }
+        let ticks = now.duration_since(self.next_tick).as_secs() as u32 + 1;
+        self.tick += ticks;
+        self.next_tick += TICK * ticks;
     }
 
     /// A slot comes to rest after use.
@@ -147,11 +167,11 @@ impl Picker {
 
     /// Which idle slot the next claim gets; it is not taken out.
     #[inline]
-    pub(crate) fn choose(&self, now: Instant, random: &mut Random) -> Option<u32> {
+    pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let group = match self.ready.as_slice() {
             [] => return None,
             [only] => *only,
-            several => self.less_loaded(several, now, random),
+            several => self.less_loaded(several, random),
         };
         let idle = &self.groups[group as usize].idle;
         match self.pick {
@@ -161,7 +181,7 @@ impl Picker {
     }
 
     /// The same, but none of this backend's. Where idle slots are in one order, those of the backend are walked over.
-    pub(crate) fn choose_avoiding(&self, avoided: u32, now: Instant, random: &mut Random) -> Option<u32> {
+    pub(crate) fn choose_avoiding(&self, avoided: u32, random: &mut Random) -> Option<u32> {
         let others = |&slot: &u32| self.nodes[slot as usize].backend != avoided;
         match self.pick {
             Pick::LeastLoaded => {
@@ -169,7 +189,7 @@ impl Picker {
                 let group = match ready.as_slice() {
                     [] => return None,
                     [only] => *only,
-                    several => self.less_loaded(several, now, random),
+                    several => self.less_loaded(several, random),
                 };
                 self.groups[group as usize].idle.tail()
             }
@@ -199,8 +219,9 @@ impl Picker {
         let took = if failed { took.max(FAILED_USE) } else { took };
         let nanos = took.as_nanos() as u64;
         self.typical.add(nanos);
+        self.pass(now);
         let load = &mut self.loads[backend as usize];
-        load.sampled = now;
+        load.sampled = self.tick;
         load.uses.get_or_insert(self.typical).add(nanos);
     }
 
@@ -260,20 +281,18 @@ impl Picker {
     }
 
     /// Several groups are ready only where each is a backend's.
-    fn less_loaded(&self, several: &[u32], now: Instant, random: &mut Random) -> u32 {
-        let first = random.below(several.len());
-        let second = random.below(several.len() - 1);
-        let (one, other) = (several[first], several[second + usize::from(second >= first)]);
-        if self.score(other, now) < self.score(one, now) { other } else { one }
+    #[inline]
+    fn less_loaded(&self, several: &[u32], random: &mut Random) -> u32 {
+        let (first, second) = random.two_below(several.len());
+        let (one, other) = (several[first], several[second]);
+        if self.score(other) < self.score(one) { other } else { one }
     }
 
-    fn score(&self, backend: u32, now: Instant) -> u64 {
+    #[inline]
+    fn score(&self, backend: u32) -> u64 {
         let load = &self.loads[backend as usize];
         let believed = match load.uses {
-            Some(uses) => {
-                let halvings = now.saturating_duration_since(load.sampled).as_secs() / HALF_LIFE_SECONDS;
-                uses.nanos.checked_shr(halvings as u32).unwrap_or(0)
-            }
+            Some(uses) => uses.nanos.checked_shr((self.tick - load.sampled) / HALF_LIFE).unwrap_or(0),
             None => self.typical.nanos,
         };
         believed.max(1).saturating_mul(u64::from(load.busy) + 1)
@@ -317,9 +336,10 @@ mod tests {
     use super::*;
 
     fn picker(pick: Pick, slots: &[(u32, u32)]) -> (Picker, Instant) {
-        let (mut picker, now) = (Picker::new(pick), Instant::now());
+        let now = Instant::now();
+        let mut picker = Picker::new(pick, now);
         for backend in 0..=slots.iter().map(|(_, backend)| *backend).max().unwrap_or(0) {
-            picker.add_backend(backend, now);
+            picker.add_backend(backend);
         }
         for &(slot, backend) in slots {
             picker.rest(slot, backend);
@@ -330,27 +350,27 @@ mod tests {
     #[test]
     fn fifo_takes_turns_and_lifo_stays_warm() {
         let mut random = Random::new(1);
-        let (mut fifo, now) = picker(Pick::Fifo, &[(0, 0), (1, 1), (2, 0)]);
+        let (mut fifo, _) = picker(Pick::Fifo, &[(0, 0), (1, 1), (2, 0)]);
         let mut order = Vec::new();
         for _ in 0..6 {
-            let slot = fifo.choose(now, &mut random).unwrap();
+            let slot = fifo.choose(&mut random).unwrap();
             let backend = fifo.nodes[slot as usize].backend;
             fifo.remove(slot);
             fifo.rest(slot, backend);
             order.push(slot);
         }
         assert_eq!(order, [0, 1, 2, 0, 1, 2]);
-        let (lifo, now) = picker(Pick::Lifo, &[(0, 0), (1, 1), (2, 0)]);
-        assert_eq!(lifo.choose(now, &mut random), Some(2));
+        let (lifo, _) = picker(Pick::Lifo, &[(0, 0), (1, 1), (2, 0)]);
+        assert_eq!(lifo.choose(&mut random), Some(2));
     }
 
     #[test]
     fn the_less_loaded_backend_is_chosen_and_inside_it_the_warmest_slot() {
         let mut random = Random::new(1);
-        let (mut picker, now) = picker(Pick::LeastLoaded, &[(0, 0), (1, 0), (2, 1), (3, 1)]);
+        let (mut picker, _) = picker(Pick::LeastLoaded, &[(0, 0), (1, 0), (2, 1), (3, 1)]);
         picker.begin_use(0);
         for _ in 0..20 {
-            assert_eq!(picker.choose(now, &mut random), Some(3));
+            assert_eq!(picker.choose(&mut random), Some(3));
         }
     }
 
@@ -365,21 +385,41 @@ mod tests {
                 picker.learn(now, backend, Duration::from_millis(1), failed);
             }
         }
-        assert!((0..50).all(|_| picker.choose(now, &mut random) == Some(1)));
-        let much_later = now + Duration::from_secs(1000);
-        let chosen: Vec<_> = (0..50).map(|_| picker.choose(much_later, &mut random)).collect();
+        assert!((0..50).all(|_| picker.choose(&mut random) == Some(1)));
+        picker.pass(now + Duration::from_secs(1000));
+        let chosen: Vec<_> = (0..50).map(|_| picker.choose(&mut random)).collect();
         assert!(chosen.contains(&Some(0)) && chosen.contains(&Some(1)));
+    }
+
+    #[test]
+    fn belief_halves_every_ten_seconds_however_seldom_the_time_is_told() {
+        for step in [1, 250, 1_000, 60_000] {
+            let (mut picker, start) = picker(Pick::LeastLoaded, &[(0, 0)]);
+            let last = start + Duration::from_millis(7_700);
+            let uses = 1 << 20;
+            (0..200).for_each(|_| picker.learn(last, 0, Duration::from_nanos(uses), false));
+            let learnt = picker.score(0);
+            assert!(learnt > uses / 2 && learnt <= uses);
+            for passed in (0..=60_000).step_by(step) {
+                picker.pass(last + Duration::from_millis(passed));
+                let (least, most) = ((passed.saturating_sub(1_000)) / 10_000, (passed + 1_000) / 10_000);
+                let score = picker.score(0);
+                assert!((learnt >> most..=learnt >> least).contains(&score), "{score} of {learnt} after {passed} ms");
+            }
+            picker.pass(last + Duration::from_secs(100_000_000));
+            assert_eq!(picker.score(0), 1);
+        }
     }
 
     #[test]
     fn backends_without_idle_slots_are_never_chosen() {
         let mut random = Random::new(1);
-        let (mut picker, now) = picker(Pick::LeastLoaded, &[(0, 0), (1, 1), (2, 2)]);
+        let (mut picker, _) = picker(Pick::LeastLoaded, &[(0, 0), (1, 1), (2, 2)]);
         picker.remove(0);
         picker.remove(2);
-        assert!((0..20).all(|_| picker.choose(now, &mut random) == Some(1)));
+        assert!((0..20).all(|_| picker.choose(&mut random) == Some(1)));
         picker.remove(1);
-        assert_eq!(picker.choose(now, &mut random), None);
+        assert_eq!(picker.choose(&mut random), None);
     }
 
     #[test]

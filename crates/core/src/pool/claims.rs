@@ -214,11 +214,12 @@ impl Machine {
     }
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
+        self.picker.pass(now);
         match place.avoid {
             Some(avoided) if self.backends.another_works(avoided) => {
-                self.picker.choose_avoiding(avoided, now, &mut self.random)
+                self.picker.choose_avoiding(avoided, &mut self.random)
             }
-            Some(_) | None => self.picker.choose(now, &mut self.random),
+            Some(_) | None => self.picker.choose(&mut self.random),
         }
     }
 

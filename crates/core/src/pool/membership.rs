@@ -22,7 +22,7 @@ impl Machine {
         for backend in current {
             if !self.backends.refresh(backend) {
                 let index = self.backends.insert(backend, &mut self.random);
-                self.picker.add_backend(index, now);
+                self.picker.add_backend(index);
                 changed = true;
             }
         }

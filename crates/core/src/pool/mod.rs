@@ -257,7 +257,7 @@ impl Machine {
             counts: Counts::default(),
             draining: Counts::default(),
             backends: Backends::default(),
-            picker: Picker::new(options.pick),
+            picker: Picker::new(options.pick, now),
             waiters: Waiters::new(),
             arrivals: 0,
             filter: LowPass::new(),
@@ -325,6 +325,7 @@ impl Machine {
         // The driver is awake and will ask for the next timeout: nothing needs to wake it meanwhile.
         self.armed = Some(now);
         self.latest = now;
+        self.picker.pass(now);
         self.run_slot_timers(now);
         self.settle_idle(now);
         self.expire_waiters(now);

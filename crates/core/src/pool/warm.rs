@@ -28,7 +28,7 @@ impl Machine {
         if self.picker.is_curious() && (self.arrivals + 1).is_multiple_of(TIMED_USES) {
             return None;
         }
-        let index = self.picker.choose(self.latest, &mut self.random)?;
+        let index = self.picker.choose(&mut self.random)?;
         if self.picker.has_settled(index) {
             return None;
         }
