@@ -25,6 +25,8 @@ impl SlotRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     pub(crate) born: Instant,
+    /// When it was last known to be alive: made, back from use, or checked. Never too late, but perhaps a little early.
+    pub(crate) seen: Instant,
     pub(crate) expires: Option<Instant>,
     pub(crate) uses: u64,
     /// Attempts that had failed before it was made. They are forgiven when it has lived for a while.
@@ -32,6 +34,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// It is known to be alive now, or taken to have been until now.
+    pub(crate) fn seen_at(self, now: Instant) -> Life {
+        Life { seen: self.seen.max(now), ..self }
+    }
+
     /// When it was connected.
     pub fn born(&self) -> Instant {
         self.born

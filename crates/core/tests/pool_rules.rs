@@ -4,7 +4,7 @@ mod stage;
 
 use carom_core::idle;
 use carom_core::pick::Pick;
-use carom_core::pool::{Claimed, Options, Outcome, Refusal, Request, State};
+use carom_core::pool::{Claimed, Ending, Options, Outcome, Refusal, Request, State};
 use carom_core::recovery::Recovery;
 use carom_core::slot::Phase;
 use stage::{Stage, backend, ms, options, policy, recovery};
@@ -198,6 +198,33 @@ fn a_short_lived_connection_counts_as_a_failed_attempt_and_such_attempts_run_out
     stage.pass(ms(500));
     stage.release(slot, Outcome::Ended);
     assert_eq!(stage.dialling(1), 1, "one that lived longer is replaced at once");
+}
+
+#[test]
+fn a_connection_found_closed_lived_until_it_came_to_rest() {
+    let recovery = Recovery::from(policy(3).delay(ms(100)).max_delay(ms(5_000)));
+    let mut stage = Stage::new(Options { recovery, ..options(1, 1) });
+    stage.backends(&[1]);
+    let mut pauses = Vec::new();
+    let watched = |stage: &Stage| stage.watches.iter().any(|&slot| stage.machine.is_current(slot));
+    while stage.machine.state() != State::Failed {
+        // Nobody uses it, and by the time it is watched it has ended.
+        stage.accept(1);
+        stage.pass_until(watched);
+        stage.end_watched(1, Ending::Found);
+        let before = stage.now;
+        stage.pass_until(|stage| !stage.dials.is_empty());
+        pauses.push(stage.now - before);
+        assert!(pauses.len() < 9, "it is never given up: {pauses:?}");
+    }
+    assert_eq!(pauses, [ms(100), ms(200), ms(5_000)]);
+    stage.accept(1);
+    let slot = stage.take();
+    stage.pass(ms(1_000));
+    stage.release(slot, Outcome::Open);
+    stage.pass_until(watched);
+    stage.end_watched(1, Ending::Found);
+    assert_eq!(stage.dialling(1), 1, "one that was used for longer is replaced at once");
 }
 
 #[test]

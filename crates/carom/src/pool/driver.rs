@@ -11,12 +11,15 @@ use crate::clock;
 use crate::connect::Connect;
 use crate::resolver::{Resolution, ResolverState};
 use carom_core::backend::Backend;
-use carom_core::pool::{Action, State};
+use carom_core::pool::{Action, Ending, State};
 use carom_core::slot::SlotRef;
 use std::collections::HashMap;
 use std::error::Error;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -29,7 +32,7 @@ pub(crate) struct Driver<C: Connect> {
     tasks: JoinSet<Done<C>>,
     by_id: HashMap<Id, Task>,
     by_slot: HashMap<usize, (Id, AbortHandle)>,
-    watchers: JoinSet<SlotRef>,
+    watchers: JoinSet<(SlotRef, Ending)>,
     resolution: watch::Receiver<Resolution>,
     follows: bool,
     resolving: AbortHandle,
@@ -228,10 +231,7 @@ impl<C: Connect> Driver<C> {
             let closed = catch_unwind(AssertUnwindSafe(|| shared.connector.closed(connection))).ok()?;
             // A future without any state knows no connection: it is the default, which never ends.
             if size_of_val(&closed) > 0 {
-                let watching = watchers.spawn(async move {
-                    closed.await;
-                    slot
-                });
+                let watching = watchers.spawn(async move { (slot, ending(closed).await) });
                 table.set_watcher(slot, watching);
             }
             Some(())
@@ -323,11 +323,11 @@ impl<C: Connect> Driver<C> {
         self.shared.driver_step(|table| table.machine.handle_closed(now, slot));
     }
 
-    fn watched(&mut self, ended: Result<SlotRef, JoinError>) {
+    fn watched(&mut self, ended: Result<(SlotRef, Ending), JoinError>) {
         // A watcher that was aborted, or whose `closed` panicked, has nothing to say.
-        let Ok(slot) = ended else { return };
+        let Ok((slot, ending)) = ended else { return };
         let now = clock::now();
-        self.shared.driver_step(|table| table.machine.handle_ended(now, slot));
+        self.shared.driver_step(|table| table.machine.handle_ended(now, slot, ending));
     }
 
     /// Keeps the last real error, for whoever fails because of it.
@@ -359,6 +359,17 @@ impl<C: Connect> Driver<C> {
         });
         drop_quietly(&self.shared.name, outdated);
     }
+}
+
+/// Waits for the end of a connection. What is over at the first look was over before anybody looked.
+async fn ending(closed: impl Future<Output = ()>) -> Ending {
+    let mut closed = pin!(closed);
+    let at_once = poll_fn(|context| Poll::Ready(closed.as_mut().poll(context).is_ready())).await;
+    if at_once {
+        return Ending::Found;
+    }
+    closed.await;
+    Ending::Seen
 }
 
 /// The runtime may end at any time, and the driver with it: nobody may be left waiting.

@@ -79,7 +79,7 @@ pub enum Action {
         /// The slot whose connection it is.
         slot: SlotRef,
     },
-    /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself.
+    /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself, or has already.
     Watch {
         /// The slot whose connection it is.
         slot: SlotRef,
@@ -199,6 +199,15 @@ pub enum Outcome {
     Dropped,
     /// Its user keeps it.
     Detached,
+}
+
+/// How the end of an idle connection was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As it happened.
+    Seen,
+    /// It had ended already when it began to be watched: nobody knows when, but not before it came to rest.
+    Found,
 }
 
 /// The pool without its connections. See the [module](self).

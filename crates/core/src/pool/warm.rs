@@ -85,6 +85,7 @@ impl Machine {
         record.counts.shift(Phase::Busy, Phase::Idle);
         self.counts.shift(Phase::Busy, Phase::Idle);
         let at = self.latest;
+        let life = life.seen_at(at);
         found.state = State::Idle { life, last_used: at, looked_at: at, idleness: Idleness::Using };
         found.epoch += 1;
         self.picker.end_use(found.backend);

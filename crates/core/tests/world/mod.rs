@@ -23,7 +23,7 @@ pub(crate) use setting::Setting;
 
 use callers::{Claim, Stage};
 use carom_core::backend::Backend;
-use carom_core::pool::{Claimed, Delivery, Machine, Outcome, Refusal, Returned, State};
+use carom_core::pool::{Claimed, Delivery, Ending, Machine, Outcome, Refusal, Returned, State};
 use carom_core::random::Random;
 use carom_core::slot::SlotRef;
 use carom_core::waiters::WaiterId;
@@ -49,7 +49,7 @@ enum Event {
         task: SlotRef,
         slot: SlotRef,
     },
-    WatchEnds(SlotRef),
+    WatchEnds(SlotRef, Ending),
     ServerCloses(usize),
     WeatherTurns,
     BackendsChange,
@@ -224,7 +224,7 @@ impl World {
             | Event::CheckEnds(..)
             | Event::CloseEnds(_)
             | Event::AbandonEnds { .. }
-            | Event::WatchEnds(_)
+            | Event::WatchEnds(..)
             | Event::ServerCloses(_)
             | Event::CallerCollects(_)
             | Event::CallerHasAsked(_)
@@ -243,7 +243,7 @@ impl World {
             Event::CheckEnds(task, passed) => self.check_ends(task, passed),
             Event::CloseEnds(task) => self.close_ends(task),
             Event::AbandonEnds { task, slot } => self.abandon_ends(task, slot),
-            Event::WatchEnds(slot) => self.watch_ends(slot),
+            Event::WatchEnds(slot, ending) => self.watch_ends(slot, ending),
             Event::ServerCloses(connection) => self.server_closes(connection),
             Event::WeatherTurns => self.weather_turns(),
             Event::BackendsChange => self.backends_change(),

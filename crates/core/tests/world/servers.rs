@@ -2,6 +2,7 @@
 
 use super::{Event, Moment, World};
 use carom_core::backend::Backend;
+use carom_core::pool::Ending;
 use carom_core::slot::SlotRef;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -229,7 +230,7 @@ impl World {
         self.connections[id].alive = false;
         for slot in std::mem::take(&mut self.connections[id].watchers) {
             let latency = self.latency();
-            self.later(latency, Event::WatchEnds(slot));
+            self.later(latency, Event::WatchEnds(slot, Ending::Seen));
         }
     }
 
@@ -245,7 +246,7 @@ impl World {
         // What watches it may notice, and may be long in saying so: the slot has another connection by then.
         for slot in watchers {
             let late = self.between(Duration::ZERO, Duration::from_millis(500));
-            self.later(late, Event::WatchEnds(slot));
+            self.later(late, Event::WatchEnds(slot, Ending::Seen));
         }
     }
 
