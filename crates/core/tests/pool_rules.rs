@@ -105,6 +105,41 @@ fn a_resting_backend_gets_back_what_it_loses_and_no_more() {
 }
 
 #[test]
+fn a_full_server_is_tried_by_one_slot_and_not_by_all() {
+    for (backends, places) in [(1, 9), (2, 9), (3, 4)] {
+        let recovery = Recovery::from(policy(3).delay(ms(100)).max_delay(ms(1_000)));
+        let mut stage = Stage::new(Options { recovery, ..options(16, 16) });
+        let all: Vec<u16> = (1..=backends).collect();
+        stage.backends(&all);
+        let mut refused = [0; 4];
+        let mut serve = |stage: &mut Stage, places: usize| {
+            while let Some(&(_, number)) = stage.dials.first() {
+                let has_room = stage.counts_of(number).working() < places;
+                refused[number as usize] += usize::from(!has_room);
+                stage.end_dial(number, has_room);
+            }
+        };
+        for _ in 0..1_000 {
+            serve(&mut stage, places);
+            assert!(all.iter().all(|&number| stage.slots_of(number) <= stage.counts_of(number).working() + 4));
+            stage.pass(ms(10));
+        }
+        let held = if backends == 2 { 16 } else { places * backends as usize };
+        assert_eq!((stage.counts().working(), stage.machine.state()), (held, State::Running));
+        // Those that find it full at first, and then three attempts in 1.3 s each time.
+        for refused in refused.into_iter().filter(|&refused| refused > 0) {
+            assert!(refused <= 6 + 3 * 8, "{refused} in ten seconds at {backends}");
+        }
+        stage.pass(ms(1_500));
+        for _ in 0..10 {
+            stage.accept_all();
+            stage.pass(ms(150));
+        }
+        assert_eq!(stage.counts().working(), 16, "when there is room for one there may be room for all");
+    }
+}
+
+#[test]
 fn a_backend_rests_only_while_something_of_it_works() {
     let mut stage = Stage::new(options(2, 2));
     stage.backends(&[1]);

@@ -124,6 +124,31 @@ fn servers_that_close_what_they_accept_are_not_hammered() {
     });
 }
 
+/// Callers come and go at servers that have room for fewer than are wanted.
+#[test]
+fn full_servers_are_tried_by_one_slot_each() {
+    for_each_schedule(500, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        setting.servers = 1 + Random::new(seed).below(3);
+        (setting.options.maximum, setting.options.spares) = (20, 20);
+        setting.dial = setting.dial.min(Duration::from_millis(100));
+        let mut world = World::new(setting, seed, trace);
+        let room = 1 + Random::new(seed).below(5);
+        for server in 0..world.setting.servers {
+            world.behave(server, Behaviour::HasRoomFor(room));
+        }
+        world.publish_all();
+        world.run_for(Duration::from_secs(60));
+        // By the default policy, three attempts and then a rest of ten seconds, less its spread; and those that were under way
+        // when it was first found full.
+        let most = world.setting.servers * (10 + 3 * 7);
+        assert!(world.turned_away() <= most, "{} turned away in a minute, not {most}", world.turned_away());
+        // A few more may have found room at the same moment.
+        assert!(world.machine.counts().working() >= world.setting.servers * room);
+        world.end();
+    });
+}
+
 /// Names keep moving from one address to another; the old ones go on, hang, or die.
 #[test]
 fn promise_9_a_new_address_under_an_old_name_moves_traffic() {

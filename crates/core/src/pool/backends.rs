@@ -27,7 +27,8 @@ use std::time::Instant;
 pub(crate) enum Health {
     /// Never connected to.
     Unproven { doubt: Doubt },
-    /// Has worked. While it rests (it works, but further connects fail), it gets no more slots than it had.
+    /// Has worked. While it rests (it works, but further connects fail), it gets no more slots than it had; after that one
+    /// more, until a connect beyond those succeeds.
     Proven { doubt: Doubt, rest: Option<Rest> },
     /// Attempts ran out.
     Dead { worked: bool },
@@ -49,7 +50,7 @@ pub(crate) enum Doubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) until: Instant,
-    /// The slots it had. One that it loses leaves a place, which may be taken again.
+    /// The connections it had, with those under way. One that it loses leaves a place, which may be taken again.
     pub(crate) most: usize,
 }
 
@@ -301,10 +302,11 @@ impl Backends {
         is_news
     }
 
-    /// Leaves a backend that works with what it has until then, the slot that was given up aside.
+    /// Leaves a backend that works with what it has or is connecting until then, the slot that was given up aside.
     pub(crate) fn rest(&mut self, index: u32, until: Instant) {
         let record = self.get(index);
-        let (doubt, most) = (record.health.doubt().unwrap_or(Doubt::None), record.counts.total() - 1);
+        let most = record.counts.working() + record.counts.of(Phase::Connecting) - 1;
+        let doubt = record.health.doubt().unwrap_or(Doubt::None);
         self.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
     }
 

@@ -98,9 +98,6 @@ impl Machine {
     /// A connection to the backend was made: whatever was believed, it works. True if it was not known to.
     pub(super) fn trust(&mut self, index: u32) -> bool {
         let before = self.backends.get(index).health;
-        if before.doubt() != Some(Doubt::None) {
-            self.plan_soon();
-        }
         if before.is_dead() {
             // It is back: what kept it from being dialled is over.
             self.backends.get_mut(index).setback = None;
@@ -108,6 +105,9 @@ impl Machine {
         // That what was lost could be replaced does not say that there is room for more.
         let working = self.backends.get(index).counts.working();
         let rest = before.rest().filter(|rest| working < rest.most);
+        if before.doubt() != Some(Doubt::None) || rest != before.rest() {
+            self.plan_soon();
+        }
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });
         match self.state {
             State::Starting | State::Failed => {

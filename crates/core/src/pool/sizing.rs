@@ -123,21 +123,28 @@ impl Machine {
     fn spare_the_strained(&mut self, now: Instant, order: &[u32], have: &[Have], want: &mut [usize]) {
         let least_doubt = self.backends.least_doubt();
         let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, least_doubt)).collect();
-        let takes_over = |&place: &usize| strains[place] == Strain::None && !have[place].dead;
+        let takes_over = |&place: &usize| {
+            let fails = self.backends.get(order[place]).health.doubt() == Some(Doubt::Failing);
+            strains[place] == Strain::None && !have[place].dead && !fails
+        };
         let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
         let planned: usize = want.iter().sum();
         let (mut excess, mut trying) = (0, 0);
         for (place, strain) in strains.iter().enumerate() {
             let most = match *strain {
-                Strain::Rests(Rest { until, most }) if want[place] > most.max(have[place].slots) => {
+                Strain::Rests(Rest { until, most }) if want[place] > most => {
                     self.look_again(until);
-                    most.max(have[place].slots)
+                    most
                 }
-                Strain::Tries { working, under_way } if want[place] > working && !takers.is_empty() => {
-                    let all = under_way.min(want[place] - working);
+                // Nobody could use the room: what is under way may go on.
+                Strain::Tries { holds, under_way, .. } if want[place] > holds && takers.is_empty() => {
+                    holds + under_way.min(want[place] - holds)
+                }
+                Strain::Tries { holds, under_way, fails } if want[place] > holds => {
+                    let all = if fails { 1 } else { under_way.min(want[place] - holds) };
                     let tries = if planned + trying + all <= self.options.maximum { all } else { 1 };
                     trying += tries;
-                    working + tries
+                    holds + tries
                 }
                 Strain::None | Strain::Rests(_) | Strain::Tries { .. } => continue,
             };
@@ -160,15 +167,17 @@ impl Machine {
         if working == 0 {
             return Strain::None;
         }
+        let under_way = record.counts.of(Phase::Connecting).max(1);
         match (record.health.rest(), record.health.doubt()) {
-            (Some(rest), _) if rest.until > now => Strain::Rests(rest),
-            (_, Some(doubt)) if doubt > least_doubt => match doubt {
-                Doubt::None => Strain::None,
-                // What it is slow with may well succeed.
-                Doubt::Slow => Strain::Tries { working, under_way: record.counts.of(Phase::Connecting).max(1) },
-                Doubt::Failing => Strain::Tries { working, under_way: 1 },
-            },
-            (Some(_) | None, Some(_) | None) => Strain::None,
+            (Some(rest), _) if rest.until > now => Strain::Rests(Rest { most: working.max(rest.most), ..rest }),
+            // It has rested: one sees whether there is room for more.
+            (Some(rest), _) => Strain::Tries { holds: working.max(rest.most), under_way: 1, fails: true },
+            (None, Some(Doubt::Failing)) => Strain::Tries { holds: working, under_way, fails: true },
+            // What it is slow with may well succeed; that matters only where another is not slow.
+            (None, Some(Doubt::Slow)) if least_doubt < Doubt::Slow => {
+                Strain::Tries { holds: working, under_way, fails: false }
+            }
+            (None, Some(Doubt::Slow | Doubt::None) | None) => Strain::None,
         }
     }
 
@@ -288,11 +297,12 @@ enum Strain {
     None,
     /// It refused more of them; until then it keeps what it has.
     Rests(Rest),
-    /// An attempt hangs or has failed: it gets what works, and one slot to try, or those that try already if others can make
-    /// up for them.
+    /// An attempt hangs or has failed, or it has rested: it gets what it can hold, and one slot to try, or those that try
+    /// already if others can make up for them or there are no others.
     Tries {
-        working: usize,
+        holds: usize,
         under_way: usize,
+        fails: bool,
     },
 }
 

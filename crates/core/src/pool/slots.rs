@@ -287,7 +287,8 @@ impl Machine {
                     let failures = tries.failures(self.options.recovery.for_connect(has_worked));
                     self.backends.get_mut(backend).setback = Some(Setback { failures, until: *until });
                 }
-                if is_news || itself > 0 {
+                // Others that fail at it meanwhile are not needed to see whether there is room.
+                if is_news || itself > 0 || others_work {
                     self.plan_soon();
                 }
                 then

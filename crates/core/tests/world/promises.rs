@@ -14,12 +14,14 @@ pub(super) struct Books {
     pub(super) allowed: usize,
     pub(super) closed_at: Option<Moment>,
     pub(super) released_at: Moment,
+    /// Dials that found no room.
+    pub(super) turned_away: usize,
     state: State,
 }
 
 impl Books {
     pub(super) fn new(maximum: usize) -> Books {
-        Books { allowed: maximum, closed_at: None, released_at: Duration::ZERO, state: State::Starting }
+        Books { allowed: maximum, closed_at: None, released_at: Duration::ZERO, turned_away: 0, state: State::Starting }
     }
 }
 

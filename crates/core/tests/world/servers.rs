@@ -181,7 +181,10 @@ impl World {
         match behaviour {
             Behaviour::Hangs => {}
             Behaviour::Refuses => self.later(delay, Event::DialEnds(task, false)),
-            Behaviour::HasRoomFor(room) if open >= room => self.later(delay, Event::DialEnds(task, false)),
+            Behaviour::HasRoomFor(room) if open >= room => {
+                self.books.turned_away += 1;
+                self.later(delay, Event::DialEnds(task, false));
+            }
             Behaviour::Healthy | Behaviour::HasRoomFor(_) | Behaviour::ClosesSoon | Behaviour::Flaps => {
                 self.later(delay, Event::Accepted(task));
             }
@@ -190,6 +193,11 @@ impl World {
                 self.later(delay, Event::Accepted(task));
             }
         }
+    }
+
+    /// How many dials have found no room so far.
+    pub(crate) fn turned_away(&self) -> usize {
+        self.books.turned_away
     }
 
     pub(super) fn accepted(&mut self, task: SlotRef) {
