@@ -140,6 +140,18 @@ fn a_full_server_is_tried_by_one_slot_and_not_by_all() {
 }
 
 #[test]
+fn a_smaller_maximum_holds_before_the_driver_has_its_turn() {
+    let mut stage = Stage::connected(options(4, 4), &[1, 2]);
+    let lent = stage.take();
+    stage.machine.resize(stage.now, 0, 2).unwrap();
+    let claim = |stage: &mut Stage| stage.machine.claim(stage.now, Request::within(ms(1_000)));
+    assert!(matches!(claim(&mut stage), Claimed::Granted { .. }));
+    assert!(matches!(claim(&mut stage), Claimed::Waiting(_)), "two are lent");
+    stage.release(lent, Outcome::Open);
+    assert_eq!((stage.counts().total(), stage.of(Phase::Busy)), (2, 2));
+}
+
+#[test]
 fn a_backend_rests_only_while_something_of_it_works() {
     let mut stage = Stage::new(options(2, 2));
     stage.backends(&[1]);

@@ -9,8 +9,8 @@ use crate::slot::{Phase, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
 impl Machine {
-    /// Changes how many connections are kept and how many there may be. Lent ones above a new maximum are closed as they
-    /// come back.
+    /// Changes how many connections are kept and how many there may be. Idle ones above a new maximum are closed now, lent
+    /// ones as they come back.
     ///
     /// # Errors
     /// When the sizes make no sense; nothing is changed then.
@@ -19,6 +19,10 @@ impl Machine {
         self.options.spares = spares;
         self.options.maximum = maximum;
         self.plan_soon();
+        if self.counts.total() > maximum {
+            // Nothing above it may be lent, not even before the driver's next turn.
+            self.replan(now);
+        }
         self.note_load(now);
         Ok(())
     }

@@ -25,7 +25,7 @@ use callers::{Claim, Stage};
 use carom_core::backend::Backend;
 use carom_core::pool::{Claimed, Delivery, Ending, Machine, Outcome, Refusal, Returned, State};
 use carom_core::random::Random;
-use carom_core::slot::SlotRef;
+use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::WaiterId;
 use driver::Driver;
 use promises::Books;
@@ -269,6 +269,11 @@ impl World {
         let now = self.now();
         self.books.allowed = self.books.allowed.max(maximum);
         self.machine.resize(now, spares, maximum).expect("the sizes make sense");
+        let counts = self.machine.counts();
+        // Of what is lent the plan says what is to be closed when it comes back.
+        let unused = counts.total() - counts.of(Phase::Closing) - counts.of(Phase::Busy);
+        let unhurried = self.setting.options.churn_per_second.is_some();
+        assert!(unused <= maximum || unhurried, "above a new maximum: {counts:?}");
         self.after_machine();
     }
 
