@@ -46,6 +46,32 @@ fn a_pool_whose_last_backend_was_removed_is_not_failed() {
 }
 
 #[test]
+fn a_failed_pool_that_knows_nobody_any_more_is_what_it_was_before() {
+    for has_run in [false, true] {
+        let mut stage = Stage::new(options(1, 1));
+        stage.backends(&[1]);
+        if has_run {
+            stage.accept(1);
+            stage.end_idle(1);
+        }
+        stage.refuse(1);
+        assert_eq!(stage.machine.state(), State::Failed);
+        stage.backends(&[]);
+        assert_eq!(stage.machine.state(), if has_run { State::Running } else { State::Starting });
+        let waiter = stage.wait(ms(1_000));
+        stage.backends(&[2]);
+        stage.accept_all();
+        assert!(stage.granted(waiter).is_some());
+        assert_eq!(stage.machine.state(), State::Running);
+    }
+    let mut stage = Stage::new(options(1, 1));
+    stage.machine.handle_resolver_failed();
+    assert_eq!(stage.machine.state(), State::Failed);
+    stage.backends(&[]);
+    assert_eq!(stage.machine.state(), State::Starting, "it can say who serves: nobody yet");
+}
+
+#[test]
 fn an_unwanted_slot_that_connects_or_backs_off_stops_at_once() {
     let slow = policy(3).delay(ms(400));
     let mut stage = Stage::new(Options { recovery: Recovery::from(slow), ..options(2, 2) });

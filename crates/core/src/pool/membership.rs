@@ -31,6 +31,7 @@ impl Machine {
             self.arrange_decoherence(now);
         }
         self.fail_if_all_dead();
+        self.recover_if_none_known();
     }
 
     /// The resolver cannot say who serves. Only a pool that never knew a backend minds.
@@ -109,6 +110,7 @@ impl Machine {
             self.plan_soon();
         }
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });
+        self.has_run = true;
         match self.state {
             State::Starting | State::Failed => {
                 self.state = State::Running;

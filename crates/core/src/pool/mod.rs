@@ -5,10 +5,11 @@
 //! [`Delivery`]s for waiting callers, whoever calls may hand them over.
 //!
 //! ```text
-//!            first connection                      every backend dead
-//!  Starting -----------------> Running <------------------------------> Failed
-//!     |  every backend dead, or no backend and the resolver failed        ^
-//!     +-------------------------------------------------------------------+
+//!            first connection                       every backend dead
+//!  Starting -----------------> Running <-------------------------------> Failed
+//!     ^  every backend dead, or no backend and the resolver failed         ^
+//!     +--------------------------------------------------------------------+
+//!                 the resolver says that there is no backend: back to where it was
 //!  any -- close --> Stopping -- last slot gone --> Stopped
 //! ```
 
@@ -46,7 +47,8 @@ pub enum State {
     Starting,
     /// At least one backend is thought to work.
     Running,
-    /// Every known backend is dead; claims fail at once. One connection ends this.
+    /// Every known backend is dead; claims fail at once. One connection ends this, and so does the resolver when it says that
+    /// there are no backends.
     Failed,
     /// Closed; waits for what is still lent.
     Stopping,
@@ -215,6 +217,8 @@ pub enum Ending {
 pub struct Machine {
     options: Options,
     state: State,
+    /// A connection has been made.
+    has_run: bool,
     random: Random,
     slots: Vec<Slot>,
     free_slots: Vec<u32>,
@@ -260,6 +264,7 @@ impl Machine {
         options.validate()?;
         let mut machine = Machine {
             state: State::Starting,
+            has_run: false,
             random: Random::new(seed),
             slots: Vec::new(),
             free_slots: Vec::new(),
@@ -429,6 +434,14 @@ impl Machine {
         match self.state {
             State::Starting | State::Running if self.backends.all_dead() => self.fail(),
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
+        }
+    }
+
+    /// Where nobody is known nobody is dead: there is someone to wait for.
+    fn recover_if_none_known(&mut self) {
+        if self.state == State::Failed && self.backends.known() == 0 {
+            self.state = if self.has_run { State::Running } else { State::Starting };
+            self.plan_soon();
         }
     }
 

@@ -17,11 +17,19 @@ pub(super) struct Books {
     /// Dials that found no room.
     pub(super) turned_away: usize,
     state: State,
+    has_run: bool,
 }
 
 impl Books {
     pub(super) fn new(maximum: usize) -> Books {
-        Books { allowed: maximum, closed_at: None, released_at: Duration::ZERO, turned_away: 0, state: State::Starting }
+        Books {
+            allowed: maximum,
+            closed_at: None,
+            released_at: Duration::ZERO,
+            turned_away: 0,
+            state: State::Starting,
+            has_run: false,
+        }
     }
 }
 
@@ -231,12 +239,15 @@ impl World {
         let (before, after) = (self.books.state, self.machine.state());
         let allowed = match before {
             State::Starting => true,
-            State::Running | State::Failed => after != State::Starting,
+            State::Running => after != State::Starting,
+            // Only one that has never run, and knows nobody, starts again.
+            State::Failed => after != State::Starting || (self.machine.dead_of_known().1 == 0 && !self.books.has_run),
             State::Stopping => after == State::Stopping || after == State::Stopped,
             State::Stopped => after == State::Stopped,
         };
         assert!(allowed, "{before:?} to {after:?}");
         self.books.state = after;
+        self.books.has_run |= after == State::Running;
         let (dead, known) = self.machine.dead_of_known();
         if after == State::Failed && before != State::Failed {
             assert!(dead == known && (known > 0 || before == State::Starting), "failed with {dead} of {known} dead");

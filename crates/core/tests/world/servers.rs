@@ -2,7 +2,7 @@
 
 use super::{Event, Moment, World};
 use carom_core::backend::Backend;
-use carom_core::pool::Ending;
+use carom_core::pool::{Ending, State};
 use carom_core::slot::SlotRef;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -113,6 +113,7 @@ impl World {
         backends.extend(backends.first().cloned().filter(|_| self.random.chance(0.2)));
         let now = self.now();
         self.machine.handle_backends(now, &backends);
+        assert!(!backends.is_empty() || self.machine.state() != State::Failed, "failed, but nobody is dead");
         self.after_driver_call();
     }
 
