@@ -4,6 +4,7 @@
 
 use crate::idle::Idleness;
 use crate::recovery::Tries;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A slot in one particular stay in one state. It is stale as soon as the slot has moved on, so that an event that comes
@@ -136,6 +137,18 @@ impl Phase {
     /// Every phase.
     pub const ALL: [Phase; Phase::COUNT] =
         [Phase::Held, Phase::Connecting, Phase::Backoff, Phase::Idle, Phase::Busy, Phase::Checking, Phase::Closing];
+
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Held => "held",
+            Phase::Connecting => "connecting",
+            Phase::Backoff => "backoff",
+            Phase::Idle => "idle",
+            Phase::Busy => "busy",
+            Phase::Checking => "checking",
+            Phase::Closing => "closing",
+        }
+    }
 }
 
 impl State {
@@ -154,7 +167,7 @@ impl State {
 }
 
 /// How many slots are in each phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     phases: [u32; Phase::COUNT],
 }
@@ -197,6 +210,17 @@ impl Counts {
     }
 }
 
+/// The phases that any are in: `Counts { idle: 2, busy: 14 }`.
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = f.debug_struct("Counts");
+        for phase in Phase::ALL.into_iter().filter(|&phase| self.of(phase) > 0) {
+            counts.field(phase.name(), &self.of(phase));
+        }
+        counts.finish()
+    }
+}
+
 /// A slot and who it belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
@@ -210,3 +234,16 @@ pub(crate) struct Slot {
 /// How long a connection idles at least, and half of how long at most, before it has settled: before it is watched and
 /// asked whether it is open. A busy pool pays nothing for either.
 pub(crate) const SETTLED_AFTER: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_shown_by_phase() {
+        let mut counts = Counts::default();
+        assert_eq!(format!("{counts:?}"), "Counts");
+        [Phase::Busy, Phase::Idle, Phase::Busy].into_iter().for_each(|phase| counts.enter(phase));
+        assert_eq!(format!("{counts:?}"), "Counts { idle: 1, busy: 2 }");
+    }
+}
