@@ -51,6 +51,7 @@ struct Task {
 enum Work {
     Connect(Arc<Backend>),
     Check(Arc<Backend>),
+    Reset(Arc<Backend>),
     Close,
 }
 
@@ -177,7 +178,7 @@ impl<C: Connect> Driver<C> {
     fn reset(&mut self, slot: SlotRef) {
         let Some(mut held) = self.take(slot) else { return };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
-        self.spawn(slot, Work::Check(backend), async move {
+        self.spawn(slot, Work::Reset(backend), async move {
             let result = shared.connector.reset(&mut held.connection).await;
             Done::Checked(held, result)
         });
@@ -218,6 +219,7 @@ impl<C: Connect> Driver<C> {
             match work {
                 Work::Connect(backend) => self.note(&backend, Arc::new(ConnectError::ConnectTimedOut(timeout))),
                 Work::Check(backend) => self.note(&backend, Arc::new(ConnectError::CheckTimedOut(timeout))),
+                Work::Reset(backend) => self.note(&backend, Arc::new(ConnectError::ResetTimedOut(timeout))),
                 Work::Close => {}
             }
         }
@@ -273,12 +275,14 @@ impl<C: Connect> Driver<C> {
                 self.connect_failed(slot, &backend, Arc::new(error));
             }
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
-            (Work::Check(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
-            (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
+            (Work::Check(_) | Work::Reset(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
+            (Work::Check(backend) | Work::Reset(backend), Some(Done::Checked(held, Err(error)))) => {
                 drop_quietly(&self.shared.name, held);
                 self.check_failed(slot, &backend, Arc::new(error));
             }
-            (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
+            (Work::Check(backend) | Work::Reset(backend), _) => {
+                self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked))
+            }
             (Work::Close, _) => self.ended(slot),
         }
     }
