@@ -200,6 +200,10 @@ async fn nonsense_is_refused_by_name() {
     assert_eq!(said(builder().maximum(0).spares(0).build().unwrap_err()), "maximum must be at least 1");
     assert_eq!(said(builder().spares(20).build().unwrap_err()), "spares must not be above maximum (20 > 16)");
     assert_eq!(said(builder().claim_timeout(Duration::ZERO).build().unwrap_err()), "claim_timeout must be above zero");
+    assert_eq!(
+        said(builder().spares(0).max_waiters(0).build().unwrap_err()),
+        "spares must be at least 1 with max_waiters 0: nobody could wait for a connection, so none would be made"
+    );
     let policy = Policy::default().delay(Duration::from_secs(20));
     assert_eq!(
         said(builder().recovery(policy).build().unwrap_err()),

@@ -1,7 +1,7 @@
 //! How many connections, and to whom: the target, the floor under it, and carrying out the plan.
 
 use super::backends::{Doubt, Rest};
-use super::{Machine, OptionsError, State as PoolState, options};
+use super::{Machine, OptionsError, State as PoolState};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
 use crate::plan::{Have, Spread, plan};
@@ -15,7 +15,7 @@ impl Machine {
     /// # Errors
     /// When the sizes make no sense; nothing is changed then.
     pub fn resize(&mut self, now: Instant, spares: usize, maximum: usize) -> Result<(), OptionsError> {
-        options::size(spares, maximum)?;
+        self.options.refuse_size(spares, maximum)?;
         self.options.spares = spares;
         self.options.maximum = maximum;
         self.plan_soon();

@@ -264,7 +264,8 @@ impl World {
 
     fn size_changes(&mut self) {
         let maximum = 1 + self.random.below(8);
-        let spares = self.random.below(maximum.min(5) + 1);
+        let least = usize::from(self.setting.options.max_waiters == Some(0));
+        let spares = self.random.below(maximum.min(5) + 1).max(least);
         self.note(|_| format!("resize {spares} {maximum}"));
         let now = self.now();
         self.books.allowed = self.books.allowed.max(maximum);
