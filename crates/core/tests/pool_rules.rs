@@ -178,6 +178,26 @@ fn a_smaller_maximum_holds_before_the_driver_has_its_turn() {
 }
 
 #[test]
+fn the_least_recently_used_of_a_backend_is_let_go_first_however_they_are_picked() {
+    for pick in [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo] {
+        let mut stage = Stage::connected(Options { pick, max_idle: None, ..options(4, 4) }, &[1]);
+        let lent: Vec<_> = (0..4).map(|_| stage.take()).collect();
+        // They come back in another order than they went, far enough apart to be told apart.
+        for place in [2, 0, 3, 1] {
+            stage.pass(ms(1_000));
+            stage.release(lent[place], Outcome::Open);
+        }
+        stage.pass(ms(1_000));
+        let kept = [lent[3], lent[1]].map(|slot| slot.index());
+        stage.machine.resize(stage.now, 2, 2).unwrap();
+        stage.go();
+        let mut left = [stage.take(), stage.take()].map(|slot| slot.index());
+        left.sort_by_key(|index| kept.iter().position(|kept| kept == index));
+        assert_eq!(left, kept, "{pick:?}");
+    }
+}
+
+#[test]
 fn a_backend_rests_only_while_something_of_it_works() {
     let mut stage = Stage::new(options(2, 2));
     stage.backends(&[1]);

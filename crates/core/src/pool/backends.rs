@@ -4,7 +4,7 @@ use super::outliers::Service;
 use crate::backend::Backend;
 use crate::random::Random;
 use crate::slot::{Counts, Phase};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -261,13 +261,19 @@ impl Backends {
         index
     }
 
-    /// A known backend is known no more; [`Backends::forget_if_empty`] drops its record when its last slot has gone.
+    /// These are known no more: all of them leave the order at once, and are then to be removed one by one.
+    pub(crate) fn leave_order(&mut self, vanished: &[u32]) {
+        let vanished: BTreeSet<u32> = vanished.iter().copied().collect();
+        self.order.retain(|index| !vanished.contains(index));
+    }
+
+    /// A backend that has left the order is removed; [`Backends::forget_if_empty`] drops its record when its last slot has
+    /// gone.
     pub(crate) fn remove(&mut self, index: u32) {
         self.readmit(index);
         self.set_health(index, Health::Removed);
         let backend = Arc::clone(&self.get(index).backend);
         self.by_backend.remove(&*backend);
-        self.order.retain(|&known| known != index);
     }
 
     /// Drops the record of a removed backend without slots.

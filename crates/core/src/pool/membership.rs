@@ -14,7 +14,11 @@ impl Machine {
             return;
         }
         let distinct: BTreeMap<&Backend, ()> = current.iter().map(|backend| (backend, ())).collect();
-        for index in self.backends.vanished(&distinct) {
+        let vanished = self.backends.vanished(&distinct);
+        if !vanished.is_empty() {
+            self.backends.leave_order(&vanished);
+        }
+        for index in vanished {
             self.drop_backend(now, index);
         }
         // In the resolver's order, so that chance alone decides the preference.

@@ -201,7 +201,7 @@ impl Machine {
                 }
             }
         }
-        let unused: Vec<u32> = self.unused_of(backend).take(many).collect();
+        let unused = self.unused_of(backend, many);
         many -= unused.len();
         for index in unused {
             if self.is_before_release(now, index) && self.may_change(now, backend) {
@@ -217,11 +217,33 @@ impl Machine {
         }
     }
 
-    /// Connections of a backend that nobody uses, the least recently used first, then those that are being checked.
-    fn unused_of(&self, backend: u32) -> impl Iterator<Item = u32> + '_ {
+    /// So many connections of a backend that nobody uses, the least recently used first, then those that are being checked.
+    fn unused_of(&self, backend: u32, many: usize) -> Vec<u32> {
+        if many == 0 {
+            return Vec::new();
+        }
+        let slots = &self.backends.get(backend).slots;
         let is_checked = |&&index: &&u32| matches!(self.slots[index as usize].state, State::Checking { .. });
-        let checked = self.backends.get(backend).slots.iter().filter(is_checked).copied();
-        self.picker.idle_of(backend).chain(checked)
+        let checked = slots.iter().filter(is_checked).copied();
+        match self.picker.idle_of(backend) {
+            Some(idle) => idle.chain(checked).take(many).collect(),
+            // Idle slots are in one order for all backends, which may be long: its own are sorted instead.
+            None => {
+                let last_use = |&index: &u32| match self.slots[index as usize].state {
+                    State::Idle { last_used, .. } => Some((last_used, index)),
+                    State::Gone
+                    | State::Held { .. }
+                    | State::Connecting { .. }
+                    | State::Backoff { .. }
+                    | State::Busy { .. }
+                    | State::Checking { .. }
+                    | State::Closing { .. } => None,
+                };
+                let mut idle: Vec<(Instant, u32)> = slots.iter().filter_map(last_use).collect();
+                idle.sort_unstable();
+                idle.into_iter().map(|(_, index)| index).chain(checked).take(many).collect()
+            }
+        }
     }
 
     /// The detector's look at a surplus connection: whether its time has come.
