@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Which idle connection a claim gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pick {
     /// Of two random backends the one with the lower load (busy connections weighted by how long uses take, failed uses
     /// counting as slow); inside it the most recently used connection.

@@ -114,6 +114,7 @@ pub(crate) enum Then {
 
 /// What a slot is doing, for people and for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Phase {
     /// Planned, but it is not its turn to dial.
     Held,

@@ -139,7 +139,7 @@ impl<C: Connect> Driver<C> {
                 tracing::warn!(pool, ?before, cause, "pool has failed");
             }
             State::Stopping => self.resolving.abort(),
-            State::Starting | State::Running | State::Stopped => {}
+            _ => {}
         }
         tracing::info!(pool, ?before, ?state, "pool changed state");
         self.shared.lifecycle.send_replace(state);

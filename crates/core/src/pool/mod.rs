@@ -42,6 +42,7 @@ use std::time::{Duration, Instant};
 
 /// Where a pool is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum State {
     /// No connection has been made yet.
     Starting,

@@ -244,6 +244,7 @@ impl World {
             State::Failed => after != State::Starting || (self.machine.dead_of_known().1 == 0 && !self.books.has_run),
             State::Stopping => after == State::Stopping || after == State::Stopped,
             State::Stopped => after == State::Stopped,
+            other => panic!("a state this test does not know: {other:?}"),
         };
         assert!(allowed, "{before:?} to {after:?}");
         self.books.state = after;
@@ -257,6 +258,7 @@ impl World {
             State::Failed | State::Stopping | State::Stopped => {
                 assert_eq!(self.machine.waiting(), 0, "waits for a pool that is {after:?}");
             }
+            other => panic!("a state this test does not know: {other:?}"),
         }
     }
 
@@ -323,7 +325,7 @@ impl Content {
 fn visible(counts: &Counts) -> [usize; PHASES] {
     Phase::ALL.map(|phase| match phase {
         Phase::Held | Phase::Backoff => 0,
-        Phase::Connecting | Phase::Idle | Phase::Busy | Phase::Checking | Phase::Closing => counts.of(phase),
+        _ => counts.of(phase),
     })
 }
 
