@@ -13,6 +13,7 @@ FEATURES = carom/bb8,carom/deadpool,carom/tls
 test:
 	$(CARGO) test --locked --all-targets --features $(FEATURES)
 	$(CARGO) test --locked --doc --features $(FEATURES)
+	$(CARGO) test --locked -p carom-bench
 	RUSTFLAGS="--cfg carom_shuttle" $(CARGO) test --locked -p carom --lib --target-dir target/shuttle interleavings
 
 bench:

@@ -10,19 +10,29 @@ pub type Series<T> = Result<Vec<T>, Cut>;
 pub struct Rounds {
     pub pool: &'static str,
     pub alone: Series<f64>,
+    pub alone_of_three: Series<f64>,
     pub spread: Series<f64>,
     pub contended: Series<Contended>,
 }
 
 /// In the order of the entries.
 pub fn measure(effort: &Effort, entries: &[&Entry]) -> Vec<Rounds> {
-    let nothing_yet =
-        |entry: &&Entry| Rounds { pool: entry.name, alone: Ok(vec![]), spread: Ok(vec![]), contended: Ok(vec![]) };
+    let nothing_yet = |entry: &&Entry| Rounds {
+        pool: entry.name,
+        alone: Ok(vec![]),
+        alone_of_three: Ok(vec![]),
+        spread: Ok(vec![]),
+        contended: Ok(vec![]),
+    };
     let mut all: Vec<Rounds> = entries.iter().map(nothing_yet).collect();
     for round in 1..=effort.rounds {
         eprintln!("round {round} of {}", effort.rounds);
         for (rounds, entry) in all.iter_mut().zip(entries) {
             extend(&mut rounds.alone, || (entry.alone)(effort));
+            match entry.alone_of_three {
+                Some(of_three) => extend(&mut rounds.alone_of_three, || of_three(effort)),
+                None => rounds.alone_of_three.clone_from(&rounds.alone),
+            }
             extend(&mut rounds.spread, || (entry.spread)(effort));
             extend(&mut rounds.contended, || (entry.contended)(effort));
         }

@@ -63,8 +63,9 @@ async fn a_full_server_goes_on_serving_and_is_not_hammered() {
     assert!(low * 10 <= samples, "fewer than 7 connections of 9 in {low} of {samples} samples");
     assert!(heard, "the cause is in the server's own words");
     let refused = turned_away() - before;
-    // Each of the 7 that find no place is tried 3 times, and then left alone for a second, less its spread.
-    let most = 7 * 3 * (5000 / 900 + 1);
+    // One of the 7 that find no place is tried 3 times, and then left alone for a second, less its spread. When a user has
+    // closed one meanwhile it finds a place, and up to four more try theirs.
+    let most = (3 + 4 + 3) * (5000 / 900 + 1);
     assert!(refused <= most, "the server turned away {refused} in 5 s");
     until(ms(1000), async || match counted(&observer, "closure").await {
         9 => Ok(()),

@@ -101,7 +101,7 @@ impl Contender for Qorb {
     type Guard = qorb::claim::Handle<u64>;
 
     async fn open() -> Self {
-        Self(Arc::new(peers::qorb::pool(CONNECTIONS, PATIENCE)))
+        Self(Arc::new(peers::qorb::pool(1, CONNECTIONS, PATIENCE)))
     }
 
     async fn claim(&self) -> Option<Self::Guard> {

@@ -1,4 +1,4 @@
-//! carom as it comes, on one fixed backend; and with one optional part each.
+//! carom as it comes, on one fixed backend or several; and with one optional part each.
 
 use crate::measure::Subject;
 use carom::pool::Builder;
@@ -16,7 +16,7 @@ pub trait Part: Clone + Send + Sync + 'static {
 }
 
 #[derive(Clone)]
-pub struct Carom<P: Part = Plain> {
+pub struct Carom<P: Part = Plain, const BACKENDS: u16 = 1> {
     pool: Pool<AtOnce>,
     part: PhantomData<P>,
 }
@@ -32,14 +32,14 @@ impl Connect for AtOnce {
     }
 }
 
-impl<P: Part> Subject for Carom<P> {
+impl<P: Part, const BACKENDS: u16> Subject for Carom<P, BACKENDS> {
     const NAME: &'static str = P::NAME;
 
     type Guard<'a> = Claim<AtOnce>;
 
     async fn open(connections: usize) -> Self {
         let builder = Pool::builder(AtOnce)
-            .backends([SocketAddr::from((Ipv4Addr::LOCALHOST, 1))])
+            .backends((1..=BACKENDS).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
             .spares(connections)
             .maximum(connections);
         Self { pool: P::add(builder).build().expect("the options are valid"), part: PhantomData }

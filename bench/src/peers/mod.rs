@@ -10,11 +10,15 @@ mod queue;
 
 use crate::measure::{self, Contended, Cut, Effort, Subject};
 
+type Figure = fn(&Effort) -> Result<f64, Cut>;
+
 /// One pool's measurements, with its type erased.
 pub struct Entry {
     pub name: &'static str,
-    pub alone: fn(&Effort) -> Result<f64, Cut>,
-    pub spread: fn(&Effort) -> Result<f64, Cut>,
+    pub alone: Figure,
+    /// Alone over three backends; none for a pool that knows of one at most.
+    pub alone_of_three: Option<Figure>,
+    pub spread: Figure,
     pub contended: fn(&Effort) -> Result<Contended, Cut>,
 }
 
@@ -23,18 +27,24 @@ impl Entry {
         Self {
             name: S::NAME,
             alone: measure::alone::<S>,
+            alone_of_three: None,
             spread: measure::spread::<S>,
             contended: measure::contended::<S>,
         }
+    }
+
+    /// The same pool over three backends.
+    const fn and_of_three<S: Subject>(self) -> Self {
+        Self { alone_of_three: Some(measure::alone::<S>), ..self }
     }
 }
 
 /// In the order of the table.
 pub const ENTRIES: &[Entry] = &[
-    Entry::of::<carom::Carom>(),
+    Entry::of::<carom::Carom>().and_of_three::<carom::Carom<carom::Plain, 3>>(),
     Entry::of::<bb8::Bb8>(),
     Entry::of::<deadpool::Deadpool>(),
-    Entry::of::<qorb::Qorb>(),
+    Entry::of::<qorb::Qorb>().and_of_three::<qorb::Qorb<3>>(),
     Entry::of::<mobc::Mobc>(),
     Entry::of::<floor::Floor>(),
     Entry::of::<queue::Queue>(),

@@ -1,4 +1,4 @@
-//! qorb on one fixed backend, without probes and with the connector's default checks, which do nothing.
+//! qorb on one fixed backend or several, without probes and with the connector's default checks, which do nothing.
 
 use crate::measure::Subject;
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Clone)]
-pub struct Qorb(Arc<Pool<u64>>);
+pub struct Qorb<const BACKENDS: u16 = 1>(Arc<Pool<u64>>);
 
 struct AtOnce;
 
@@ -25,13 +25,13 @@ impl Connector for AtOnce {
     }
 }
 
-impl Subject for Qorb {
+impl<const BACKENDS: u16> Subject for Qorb<BACKENDS> {
     const NAME: &'static str = "qorb";
 
     type Guard<'a> = Handle<u64>;
 
     async fn open(connections: usize) -> Self {
-        Self(Arc::new(pool(connections, Policy::default().claim_timeout)))
+        Self(Arc::new(pool(BACKENDS, connections, Policy::default().claim_timeout)))
     }
 
     async fn claim(&self) -> Handle<u64> {
@@ -39,8 +39,8 @@ impl Subject for Qorb {
     }
 }
 
-pub fn pool(connections: usize, claim_timeout: Duration) -> Pool<u64> {
-    let backend = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+pub fn pool(backends: u16, connections: usize, claim_timeout: Duration) -> Pool<u64> {
+    let backends = (1..=backends).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let policy = Policy {
         spares_wanted: connections,
         max_slots: connections,
@@ -48,6 +48,6 @@ pub fn pool(connections: usize, claim_timeout: Duration) -> Pool<u64> {
         set_config: SetConfig { max_count: connections, ..SetConfig::default() },
         ..Policy::default()
     };
-    Pool::new(Qorb::NAME.to_string(), Box::new(FixedResolver::new([backend])), Arc::new(AtOnce), policy)
+    Pool::new(<Qorb>::NAME.to_string(), Box::new(FixedResolver::new(backends)), Arc::new(AtOnce), policy)
         .expect("a pool without probes is always built")
 }

@@ -47,7 +47,8 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Resolves when the far side has closed the connection, so that the death of an idle one is noticed at once and not
     /// by the next claim. Watched only after 250 ms of idling, so that a busy pool pays nothing, and dropped when the
-    /// connection is claimed. Default: never.
+    /// connection is claimed. If it resolves at its first poll the connection is taken to have ended when it came to rest.
+    /// Default: never.
     ///
     /// Called with the pool's lock held: build the future and return it, do not call the pool. A future without any state
     /// (of size zero) cannot know its connection and is taken for the default.

@@ -86,7 +86,7 @@ async fn nobody_overtakes_who_waits() {
     tokio::task::yield_now().await;
     drop(claim);
     // The connection is the waiter's already, although it has not run yet.
-    assert!(matches!(pool.try_claim(), Err(ClaimError::Busy)));
+    assert!(matches!(pool.try_claim(), Err(ClaimError::Busy { .. })));
     assert_eq!(waiting.await.unwrap().unwrap(), 2);
 }
 
@@ -128,10 +128,11 @@ async fn a_full_line_refuses_at_once() {
 #[tokio::test(start_paused = true)]
 async fn trying_never_waits() {
     let pool = Pool::builder(Scripted::new()).backends([address(1)]).spares(1).maximum(1).build().unwrap();
-    assert!(matches!(pool.try_claim(), Err(ClaimError::Busy)), "nothing is connected yet");
+    assert!(matches!(pool.try_claim(), Err(ClaimError::Busy { .. })), "nothing is connected yet");
+    assert_eq!(pool.try_claim().unwrap_err().to_string(), format!("no connection of `{}` is idle", pool.name()));
     running(&pool).await;
     let claim = pool.try_claim().unwrap();
-    assert!(matches!(pool.try_claim(), Err(ClaimError::Busy)));
+    assert!(matches!(pool.try_claim(), Err(ClaimError::Busy { .. })));
     drop(claim);
     assert!(pool.try_claim().is_ok());
     pool.close();

@@ -2,7 +2,7 @@
 
 use carom::pool::{Cause, State};
 use carom::resolver::{Publisher, Resolve};
-use carom::{BuildError, ClaimError, Policy, Pool, connect_fn};
+use carom::{Backend, BuildError, ClaimError, Connect, Policy, Pool, connect_fn};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,6 +57,32 @@ async fn a_hanging_connect_is_named_as_such() {
     let pool = Pool::builder(script).backends([address(1)]).build().unwrap();
     let error = pool.claim_within(ms(2500)).await.unwrap_err();
     assert!(error.to_string().ends_with("last connect error: 10.0.0.1:5432: connecting timed out after 2s"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_reset_is_named_as_such() {
+    struct NeverClean;
+
+    impl Connect for NeverClean {
+        type Connection = ();
+        type Error = std::io::Error;
+        const RESETS: bool = true;
+
+        async fn connect(&self, _backend: &Backend) -> Result<(), std::io::Error> {
+            Ok(())
+        }
+
+        async fn reset(&self, _connection: &mut ()) -> Result<(), std::io::Error> {
+            std::future::pending().await
+        }
+    }
+
+    let pool = Pool::builder(NeverClean).backends([address(1)]).spares(0).maximum(1).build().unwrap();
+    drop(pool.claim().await.unwrap());
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    tokio::time::sleep(ms(1)).await;
+    let cause = pool.snapshot().cause.expect("something went wrong").to_string();
+    assert_eq!(cause, "last connect error: 10.0.0.1:5432: the reset timed out after 3s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,6 +200,10 @@ async fn nonsense_is_refused_by_name() {
     assert_eq!(said(builder().maximum(0).spares(0).build().unwrap_err()), "maximum must be at least 1");
     assert_eq!(said(builder().spares(20).build().unwrap_err()), "spares must not be above maximum (20 > 16)");
     assert_eq!(said(builder().claim_timeout(Duration::ZERO).build().unwrap_err()), "claim_timeout must be above zero");
+    assert_eq!(
+        said(builder().spares(0).max_waiters(0).build().unwrap_err()),
+        "spares must be at least 1 with max_waiters 0: nobody could wait for a connection, so none would be made"
+    );
     let policy = Policy::default().delay(Duration::from_secs(20));
     assert_eq!(
         said(builder().recovery(policy).build().unwrap_err()),

@@ -2,7 +2,7 @@
 
 use carom::pool::State;
 use carom::resolver::{Publisher, Resolve};
-use carom::{Backend, Policy, Pool};
+use carom::{Backend, Connect, Policy, Pool};
 use carom_core::pool::BackendState;
 use carom_core::slot::Phase;
 use std::net::SocketAddr;
@@ -255,6 +255,25 @@ async fn lifetimes_end_at_different_times() {
     tokio::time::sleep(Duration::from_secs(12)).await;
     assert_eq!(script.opened_total(), 40);
     assert_eq!(script.open_total(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_closes_what_nobody_has_used_yet_is_not_hammered() {
+    let script = Scripted::new();
+    let pool = Pool::builder(script.clone()).backends([address(1)]).spares(2).maximum(4).build().unwrap();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
+        tokio::time::sleep(ms(20)).await;
+        script.kill_all(address(1));
+    }
+    let opened = script.opened_total();
+    assert!(opened < 60, "{opened} connections in a minute");
+    // When it keeps them all is well again, within the longest delay.
+    let start = Instant::now();
+    while !pool.claim().await.is_ok_and(|mut claim| script.is_open(&mut claim)) {
+        tokio::time::sleep(ms(100)).await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

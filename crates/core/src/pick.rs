@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 /// Whatever is chosen by, connections to backends of a worse priority than the one that serves come last. Weights do not
 /// matter here: they say how many connections a backend has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pick {
     /// Of two random backends the one with the lower load (busy connections weighted by how long uses take, failed uses
     /// counting as slow); inside it the most recently used connection.
@@ -27,8 +28,11 @@ pub enum Pick {
 /// A use that failed counts as one that took at least this long.
 pub const FAILED_USE: Duration = Duration::from_secs(1);
 
-/// A backend's load is believed half as much after each such period without a use, so that a slow one gets another chance.
-const HALF_LIFE_SECONDS: u64 = 10;
+/// A backend's load is believed half as much after so many ticks without a use, so that a slow one gets another chance.
+const HALF_LIFE: u32 = 10;
+
+/// How exactly that is timed. Coarsely: with a time for each claim and backend, telling the time would be most of the work.
+const TICK: Duration = Duration::from_secs(1);
 
 /// Idle slots in order, and the load of the backends they belong to.
 ///
@@ -48,6 +52,9 @@ pub(crate) struct Picker {
     loads: Vec<Load>,
     /// Mean use over all backends: what one that has not been used yet is assumed to take.
     typical: Ewma,
+    /// Ticks since the beginning, and when the next one is due.
+    tick: u32,
+    next_tick: Instant,
     generation: u32,
     unsettled: usize,
 }
@@ -77,11 +84,12 @@ struct Load {
     /// Its idle slots are for when nobody else has one.
     aside: bool,
     uses: Option<Ewma>,
-    sampled: Instant,
+    /// The tick of the last use that taught something.
+    sampled: u32,
 }
 
 impl Picker {
-    pub(crate) fn new(pick: Pick) -> Picker {
+    pub(crate) fn new(pick: Pick, now: Instant) -> Picker {
         Picker {
             pick,
             nodes: Vec::new(),
@@ -91,14 +99,16 @@ impl Picker {
             ready_aside: Vec::new(),
             loads: Vec::new(),
             typical: Ewma::default(),
+            tick: 0,
+            next_tick: now + TICK,
             generation: 0,
             unsettled: 0,
         }
     }
 
     /// Makes room for a backend, forgetting the load of whoever had this index before.
-    pub(crate) fn add_backend(&mut self, backend: u32, now: Instant) {
-        let load = Load { busy: 0, aside: false, uses: None, sampled: now };
+    pub(crate) fn add_backend(&mut self, backend: u32) {
+        let load = Load { busy: 0, aside: false, uses: None, sampled: self.tick };
         match self.loads.get_mut(backend as usize) {
             Some(place) => *place = load,
             None => self.loads.push(load),
@@ -121,6 +131,17 @@ impl Picker {
             self.groups[group as usize].standing = NONE;
             self.stand_ready(group);
         }
+    }
+
+    /// Time passes. Told now and then; in between it stands still here.
+    #[inline]
+    pub(crate) fn pass(&mut self, now: Instant) {
+        if now < self.next_tick {
+            return;
+        }
+        let ticks = now.duration_since(self.next_tick).as_secs() as u32 + 1;
+        self.tick += ticks;
+        self.next_tick += TICK * ticks;
     }
 
     /// A slot comes to rest after use.
@@ -166,12 +187,12 @@ impl Picker {
 
     /// Which idle slot the next claim gets; it is not taken out.
     #[inline]
-    pub(crate) fn choose(&self, now: Instant, random: &mut Random) -> Option<u32> {
+    pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
         let ready = if self.ready.is_empty() { &self.ready_aside } else { &self.ready };
         let group = match ready.as_slice() {
             [] => return None,
             [only] => *only,
-            several => self.less_loaded(several, now, random),
+            several => self.less_loaded(several, random),
         };
         let idle = &self.groups[group as usize].idle;
         let first = match self.pick {
@@ -187,7 +208,7 @@ impl Picker {
     }
 
     /// The same, but none of this backend's. Where idle slots are in one order, those of the backend are walked over.
-    pub(crate) fn choose_avoiding(&self, avoided: u32, now: Instant, random: &mut Random) -> Option<u32> {
+    pub(crate) fn choose_avoiding(&self, avoided: u32, random: &mut Random) -> Option<u32> {
         let is_other = |slot: u32| self.nodes[slot as usize].backend != avoided;
         match self.pick {
             Pick::LeastLoaded => {
@@ -198,7 +219,7 @@ impl Picker {
                 let group = match ready.unwrap_or_else(|| of(&self.ready_aside)).as_slice() {
                     [] => return None,
                     [only] => *only,
-                    several => self.less_loaded(several, now, random),
+                    several => self.less_loaded(several, random),
                 };
                 self.groups[group as usize].idle.tail()
             }
@@ -230,8 +251,9 @@ impl Picker {
         let took = if failed { took.max(FAILED_USE) } else { took };
         let nanos = took.as_nanos() as u64;
         self.typical.add(nanos);
+        self.pass(now);
         let load = &mut self.loads[backend as usize];
-        load.sampled = now;
+        load.sampled = self.tick;
         load.uses.get_or_insert(self.typical).add(nanos);
     }
 
@@ -271,10 +293,12 @@ impl Picker {
         settled
     }
 
-    /// The idle slots of a backend, least recently used first.
-    pub(crate) fn idle_of(&self, backend: u32) -> impl Iterator<Item = u32> + '_ {
-        let idle = &self.groups[self.group_of(backend) as usize].idle;
-        idle.iter(&self.links).filter(move |&slot| self.nodes[slot as usize].backend == backend)
+    /// The idle slots of a backend, least recently used first, where each backend has an order of its own.
+    pub(crate) fn idle_of(&self, backend: u32) -> Option<impl Iterator<Item = u32> + '_> {
+        match self.pick {
+            Pick::LeastLoaded => Some(self.groups[backend as usize].idle.iter(&self.links)),
+            Pick::Fifo | Pick::Lifo => None,
+        }
     }
 
     /// How long uses of this backend have taken lately.
@@ -306,20 +330,18 @@ impl Picker {
     }
 
     /// Several groups are ready only where each is a backend's.
-    fn less_loaded(&self, several: &[u32], now: Instant, random: &mut Random) -> u32 {
-        let first = random.below(several.len());
-        let second = random.below(several.len() - 1);
-        let (one, other) = (several[first], several[second + usize::from(second >= first)]);
-        if self.score(other, now) < self.score(one, now) { other } else { one }
+    #[inline]
+    fn less_loaded(&self, several: &[u32], random: &mut Random) -> u32 {
+        let (first, second) = random.two_below(several.len());
+        let (one, other) = (several[first], several[second]);
+        if self.score(other) < self.score(one) { other } else { one }
     }
 
-    fn score(&self, backend: u32, now: Instant) -> u64 {
+    #[inline]
+    fn score(&self, backend: u32) -> u64 {
         let load = &self.loads[backend as usize];
         let believed = match load.uses {
-            Some(uses) => {
-                let halvings = now.saturating_duration_since(load.sampled).as_secs() / HALF_LIFE_SECONDS;
-                uses.nanos.checked_shr(halvings as u32).unwrap_or(0)
-            }
+            Some(uses) => uses.nanos.checked_shr((self.tick - load.sampled) / HALF_LIFE).unwrap_or(0),
             None => self.typical.nanos,
         };
         believed.max(1).saturating_mul(u64::from(load.busy) + 1)
@@ -378,9 +400,10 @@ mod tests {
     use super::*;
 
     fn picker(pick: Pick, slots: &[(u32, u32)]) -> (Picker, Instant) {
-        let (mut picker, now) = (Picker::new(pick), Instant::now());
+        let now = Instant::now();
+        let mut picker = Picker::new(pick, now);
         for backend in 0..=slots.iter().map(|(_, backend)| *backend).max().unwrap_or(0) {
-            picker.add_backend(backend, now);
+            picker.add_backend(backend);
         }
         for &(slot, backend) in slots {
             picker.rest(slot, backend);
@@ -391,27 +414,27 @@ mod tests {
     #[test]
     fn fifo_takes_turns_and_lifo_stays_warm() {
         let mut random = Random::new(1);
-        let (mut fifo, now) = picker(Pick::Fifo, &[(0, 0), (1, 1), (2, 0)]);
+        let (mut fifo, _) = picker(Pick::Fifo, &[(0, 0), (1, 1), (2, 0)]);
         let mut order = Vec::new();
         for _ in 0..6 {
-            let slot = fifo.choose(now, &mut random).unwrap();
+            let slot = fifo.choose(&mut random).unwrap();
             let backend = fifo.nodes[slot as usize].backend;
             fifo.remove(slot);
             fifo.rest(slot, backend);
             order.push(slot);
         }
         assert_eq!(order, [0, 1, 2, 0, 1, 2]);
-        let (lifo, now) = picker(Pick::Lifo, &[(0, 0), (1, 1), (2, 0)]);
-        assert_eq!(lifo.choose(now, &mut random), Some(2));
+        let (lifo, _) = picker(Pick::Lifo, &[(0, 0), (1, 1), (2, 0)]);
+        assert_eq!(lifo.choose(&mut random), Some(2));
     }
 
     #[test]
     fn the_less_loaded_backend_is_chosen_and_inside_it_the_warmest_slot() {
         let mut random = Random::new(1);
-        let (mut picker, now) = picker(Pick::LeastLoaded, &[(0, 0), (1, 0), (2, 1), (3, 1)]);
+        let (mut picker, _) = picker(Pick::LeastLoaded, &[(0, 0), (1, 0), (2, 1), (3, 1)]);
         picker.begin_use(0);
         for _ in 0..20 {
-            assert_eq!(picker.choose(now, &mut random), Some(3));
+            assert_eq!(picker.choose(&mut random), Some(3));
         }
     }
 
@@ -426,34 +449,54 @@ mod tests {
                 picker.learn(now, backend, Duration::from_millis(1), failed);
             }
         }
-        assert!((0..50).all(|_| picker.choose(now, &mut random) == Some(1)));
-        let much_later = now + Duration::from_secs(1000);
-        let chosen: Vec<_> = (0..50).map(|_| picker.choose(much_later, &mut random)).collect();
+        assert!((0..50).all(|_| picker.choose(&mut random) == Some(1)));
+        picker.pass(now + Duration::from_secs(1000));
+        let chosen: Vec<_> = (0..50).map(|_| picker.choose(&mut random)).collect();
         assert!(chosen.contains(&Some(0)) && chosen.contains(&Some(1)));
+    }
+
+    #[test]
+    fn belief_halves_every_ten_seconds_however_seldom_the_time_is_told() {
+        for step in [1, 250, 1_000, 60_000] {
+            let (mut picker, start) = picker(Pick::LeastLoaded, &[(0, 0)]);
+            let last = start + Duration::from_millis(7_700);
+            let uses = 1 << 20;
+            (0..200).for_each(|_| picker.learn(last, 0, Duration::from_nanos(uses), false));
+            let learnt = picker.score(0);
+            assert!(learnt > uses / 2 && learnt <= uses);
+            for passed in (0..=60_000).step_by(step) {
+                picker.pass(last + Duration::from_millis(passed));
+                let (least, most) = ((passed.saturating_sub(1_000)) / 10_000, (passed + 1_000) / 10_000);
+                let score = picker.score(0);
+                assert!((learnt >> most..=learnt >> least).contains(&score), "{score} of {learnt} after {passed} ms");
+            }
+            picker.pass(last + Duration::from_secs(100_000_000));
+            assert_eq!(picker.score(0), 1);
+        }
     }
 
     #[test]
     fn backends_without_idle_slots_are_never_chosen() {
         let mut random = Random::new(1);
-        let (mut picker, now) = picker(Pick::LeastLoaded, &[(0, 0), (1, 1), (2, 2)]);
+        let (mut picker, _) = picker(Pick::LeastLoaded, &[(0, 0), (1, 1), (2, 2)]);
         picker.remove(0);
         picker.remove(2);
-        assert!((0..20).all(|_| picker.choose(now, &mut random) == Some(1)));
+        assert!((0..20).all(|_| picker.choose(&mut random) == Some(1)));
         picker.remove(1);
-        assert_eq!(picker.choose(now, &mut random), None);
+        assert_eq!(picker.choose(&mut random), None);
     }
 
     #[test]
     fn what_is_set_aside_comes_last() {
         let mut random = Random::new(1);
         for pick in [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo] {
-            let (mut picker, now) = picker(pick, &[(0, 0), (1, 1), (2, 0), (3, 2), (4, 0)]);
+            let (mut picker, _) = picker(pick, &[(0, 0), (1, 1), (2, 0), (3, 2), (4, 0)]);
             let mut choose =
-                |picker: &Picker| -> Vec<Option<u32>> { (0..20).map(|_| picker.choose(now, &mut random)).collect() };
+                |picker: &Picker| -> Vec<Option<u32>> { (0..20).map(|_| picker.choose(&mut random)).collect() };
             picker.set_aside(0, true);
             picker.set_aside(2, true);
             assert!(choose(&picker).iter().all(|&slot| slot == Some(1)), "{pick:?}");
-            assert!(picker.choose_avoiding(1, now, &mut Random::new(1)).is_some(), "{pick:?}");
+            assert!(picker.choose_avoiding(1, &mut Random::new(1)).is_some(), "{pick:?}");
             picker.remove(1);
             assert!(choose(&picker).iter().all(|&slot| slot.is_some() && slot != Some(1)), "{pick:?}");
             picker.set_aside(2, false);
@@ -476,7 +519,8 @@ mod tests {
             picker.rest_last(1, 0);
             assert_eq!(picker.begin_generation(), [0]);
             assert!(!picker.has_unsettled());
-            assert_eq!(picker.idle_of(0).collect::<Vec<_>>(), [1, 0]);
+            let order: Vec<u32> = picker.groups[0].idle.iter(&picker.links).filter(|&slot| slot != 2).collect();
+            assert_eq!(order, [1, 0]);
         }
     }
 }

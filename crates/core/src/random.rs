@@ -22,6 +22,7 @@ impl Random {
     }
 
     /// The next 64 bits.
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -33,6 +34,15 @@ impl Random {
     /// A number in `0..bound`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.bits()) * bound as u128) >> 64) as usize
+    }
+
+    /// Two different numbers in `0..bound`, which is at least 2, from one draw.
+    #[inline]
+    pub(crate) fn two_below(&mut self, bound: usize) -> (usize, usize) {
+        let (bits, bound) = (self.bits(), bound as u64);
+        let first = ((bits >> 32) * bound) >> 32;
+        let second = ((bits & 0xffff_ffff) * (bound - 1)) >> 32;
+        (first as usize, (second + u64::from(second >= first)) as usize)
     }
 
     /// A number in `0.0..1.0`.
@@ -64,6 +74,23 @@ mod tests {
         }
         assert_eq!(seen, [true; 5]);
         assert_eq!(random.below(0), 0);
+    }
+
+    #[test]
+    fn two_below_are_different_and_every_pair_is_as_likely() {
+        let mut random = Random::new(3);
+        let mut seen = [[0; 3]; 3];
+        for _ in 0..6_000 {
+            let (first, second) = random.two_below(3);
+            seen[first][second] += 1;
+        }
+        for (first, row) in seen.iter().enumerate() {
+            for (second, &count) in row.iter().enumerate() {
+                let expected = if first == second { 0..=0 } else { 850..=1_150 };
+                assert!(expected.contains(&count), "{first}, {second}: {count}");
+            }
+        }
+        assert!((0..100).all(|_| matches!(random.two_below(2), (0, 1) | (1, 0))));
     }
 
     #[test]

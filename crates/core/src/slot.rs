@@ -4,6 +4,7 @@
 
 use crate::idle::Idleness;
 use crate::recovery::Tries;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A slot in one particular stay in one state. It is stale as soon as the slot has moved on, so that an event that comes
@@ -25,6 +26,8 @@ impl SlotRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     pub(crate) born: Instant,
+    /// When it was last known to be alive: made, back from use, or checked. Never too late, but perhaps a little early.
+    pub(crate) seen: Instant,
     pub(crate) expires: Option<Instant>,
     pub(crate) uses: u64,
     /// Attempts that had failed before it was made. They are forgiven when it has lived for a while.
@@ -32,6 +35,11 @@ pub struct Life {
 }
 
 impl Life {
+    /// It is known to be alive now, or taken to have been until now.
+    pub(crate) fn seen_at(self, now: Instant) -> Life {
+        Life { seen: self.seen.max(now), ..self }
+    }
+
     /// When it was connected.
     pub fn born(&self) -> Instant {
         self.born
@@ -106,6 +114,7 @@ pub(crate) enum Then {
 
 /// What a slot is doing, for people and for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Phase {
     /// Planned, but it is not its turn to dial.
     Held,
@@ -129,6 +138,18 @@ impl Phase {
     /// Every phase.
     pub const ALL: [Phase; Phase::COUNT] =
         [Phase::Held, Phase::Connecting, Phase::Backoff, Phase::Idle, Phase::Busy, Phase::Checking, Phase::Closing];
+
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Held => "held",
+            Phase::Connecting => "connecting",
+            Phase::Backoff => "backoff",
+            Phase::Idle => "idle",
+            Phase::Busy => "busy",
+            Phase::Checking => "checking",
+            Phase::Closing => "closing",
+        }
+    }
 }
 
 impl State {
@@ -147,7 +168,7 @@ impl State {
 }
 
 /// How many slots are in each phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     phases: [u32; Phase::COUNT],
 }
@@ -190,6 +211,17 @@ impl Counts {
     }
 }
 
+/// The phases that any are in: `Counts { idle: 2, busy: 14 }`.
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = f.debug_struct("Counts");
+        for phase in Phase::ALL.into_iter().filter(|&phase| self.of(phase) > 0) {
+            counts.field(phase.name(), &self.of(phase));
+        }
+        counts.finish()
+    }
+}
+
 /// A slot and who it belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
@@ -203,3 +235,16 @@ pub(crate) struct Slot {
 /// How long a connection idles at least, and half of how long at most, before it has settled: before it is watched and
 /// asked whether it is open. A busy pool pays nothing for either.
 pub(crate) const SETTLED_AFTER: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_shown_by_phase() {
+        let mut counts = Counts::default();
+        assert_eq!(format!("{counts:?}"), "Counts");
+        [Phase::Busy, Phase::Idle, Phase::Busy].into_iter().for_each(|phase| counts.enter(phase));
+        assert_eq!(format!("{counts:?}"), "Counts { idle: 1, busy: 2 }");
+    }
+}

@@ -4,7 +4,7 @@ mod stage;
 
 use carom_core::idle;
 use carom_core::pick::Pick;
-use carom_core::pool::{Claimed, Options, Outcome, Refusal, Request, State};
+use carom_core::pool::{Claimed, Ending, Options, Outcome, Refusal, Request, State};
 use carom_core::recovery::Recovery;
 use carom_core::slot::Phase;
 use stage::{Stage, backend, ms, options, policy, recovery};
@@ -43,6 +43,32 @@ fn a_pool_whose_last_backend_was_removed_is_not_failed() {
     stage.backends(&[2]);
     stage.accept_all();
     assert!(stage.granted(waiter).is_some());
+}
+
+#[test]
+fn a_failed_pool_that_knows_nobody_any_more_is_what_it_was_before() {
+    for has_run in [false, true] {
+        let mut stage = Stage::new(options(1, 1));
+        stage.backends(&[1]);
+        if has_run {
+            stage.accept(1);
+            stage.end_idle(1);
+        }
+        stage.refuse(1);
+        assert_eq!(stage.machine.state(), State::Failed);
+        stage.backends(&[]);
+        assert_eq!(stage.machine.state(), if has_run { State::Running } else { State::Starting });
+        let waiter = stage.wait(ms(1_000));
+        stage.backends(&[2]);
+        stage.accept_all();
+        assert!(stage.granted(waiter).is_some());
+        assert_eq!(stage.machine.state(), State::Running);
+    }
+    let mut stage = Stage::new(options(1, 1));
+    stage.machine.handle_resolver_failed();
+    assert_eq!(stage.machine.state(), State::Failed);
+    stage.backends(&[]);
+    assert_eq!(stage.machine.state(), State::Starting, "it can say who serves: nobody yet");
 }
 
 #[test]
@@ -102,6 +128,73 @@ fn a_resting_backend_gets_back_what_it_loses_and_no_more() {
     }
     stage.pass(ms(1_000));
     assert_eq!(stage.dialling(1), 1);
+}
+
+#[test]
+fn a_full_server_is_tried_by_one_slot_and_not_by_all() {
+    for (backends, places) in [(1, 9), (2, 9), (3, 4)] {
+        let recovery = Recovery::from(policy(3).delay(ms(100)).max_delay(ms(1_000)));
+        let mut stage = Stage::new(Options { recovery, ..options(16, 16) });
+        let all: Vec<u16> = (1..=backends).collect();
+        stage.backends(&all);
+        let mut refused = [0; 4];
+        let mut serve = |stage: &mut Stage, places: usize| {
+            while let Some(&(_, number)) = stage.dials.first() {
+                let has_room = stage.counts_of(number).working() < places;
+                refused[number as usize] += usize::from(!has_room);
+                stage.end_dial(number, has_room);
+            }
+        };
+        for _ in 0..1_000 {
+            serve(&mut stage, places);
+            assert!(all.iter().all(|&number| stage.slots_of(number) <= stage.counts_of(number).working() + 4));
+            stage.pass(ms(10));
+        }
+        let held = if backends == 2 { 16 } else { places * backends as usize };
+        assert_eq!((stage.counts().working(), stage.machine.state()), (held, State::Running));
+        // Those that find it full at first, and then three attempts in 1.3 s each time.
+        for refused in refused.into_iter().filter(|&refused| refused > 0) {
+            assert!(refused <= 6 + 3 * 8, "{refused} in ten seconds at {backends}");
+        }
+        stage.pass(ms(1_500));
+        for _ in 0..10 {
+            stage.accept_all();
+            stage.pass(ms(150));
+        }
+        assert_eq!(stage.counts().working(), 16, "when there is room for one there may be room for all");
+    }
+}
+
+#[test]
+fn a_smaller_maximum_holds_before_the_driver_has_its_turn() {
+    let mut stage = Stage::connected(options(4, 4), &[1, 2]);
+    let lent = stage.take();
+    stage.machine.resize(stage.now, 0, 2).unwrap();
+    let claim = |stage: &mut Stage| stage.machine.claim(stage.now, Request::within(ms(1_000)));
+    assert!(matches!(claim(&mut stage), Claimed::Granted { .. }));
+    assert!(matches!(claim(&mut stage), Claimed::Waiting(_)), "two are lent");
+    stage.release(lent, Outcome::Open);
+    assert_eq!((stage.counts().total(), stage.of(Phase::Busy)), (2, 2));
+}
+
+#[test]
+fn the_least_recently_used_of_a_backend_is_let_go_first_however_they_are_picked() {
+    for pick in [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo] {
+        let mut stage = Stage::connected(Options { pick, max_idle: None, ..options(4, 4) }, &[1]);
+        let lent: Vec<_> = (0..4).map(|_| stage.take()).collect();
+        // They come back in another order than they went, far enough apart to be told apart.
+        for place in [2, 0, 3, 1] {
+            stage.pass(ms(1_000));
+            stage.release(lent[place], Outcome::Open);
+        }
+        stage.pass(ms(1_000));
+        let kept = [lent[3], lent[1]].map(|slot| slot.index());
+        stage.machine.resize(stage.now, 2, 2).unwrap();
+        stage.go();
+        let mut left = [stage.take(), stage.take()].map(|slot| slot.index());
+        left.sort_by_key(|index| kept.iter().position(|kept| kept == index));
+        assert_eq!(left, kept, "{pick:?}");
+    }
 }
 
 #[test]
@@ -198,6 +291,33 @@ fn a_short_lived_connection_counts_as_a_failed_attempt_and_such_attempts_run_out
     stage.pass(ms(500));
     stage.release(slot, Outcome::Ended);
     assert_eq!(stage.dialling(1), 1, "one that lived longer is replaced at once");
+}
+
+#[test]
+fn a_connection_found_closed_lived_until_it_came_to_rest() {
+    let recovery = Recovery::from(policy(3).delay(ms(100)).max_delay(ms(5_000)));
+    let mut stage = Stage::new(Options { recovery, ..options(1, 1) });
+    stage.backends(&[1]);
+    let mut pauses = Vec::new();
+    let watched = |stage: &Stage| stage.watches.iter().any(|&slot| stage.machine.is_current(slot));
+    while stage.machine.state() != State::Failed {
+        // Nobody uses it, and by the time it is watched it has ended.
+        stage.accept(1);
+        stage.pass_until(watched);
+        stage.end_watched(1, Ending::Found);
+        let before = stage.now;
+        stage.pass_until(|stage| !stage.dials.is_empty());
+        pauses.push(stage.now - before);
+        assert!(pauses.len() < 9, "it is never given up: {pauses:?}");
+    }
+    assert_eq!(pauses, [ms(100), ms(200), ms(5_000)]);
+    stage.accept(1);
+    let slot = stage.take();
+    stage.pass(ms(1_000));
+    stage.release(slot, Outcome::Open);
+    stage.pass_until(watched);
+    stage.end_watched(1, Ending::Found);
+    assert_eq!(stage.dialling(1), 1, "one that was used for longer is replaced at once");
 }
 
 #[test]

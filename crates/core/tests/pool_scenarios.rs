@@ -2,7 +2,7 @@
 
 mod stage;
 
-use carom_core::pool::{BackendState, Claimed, Machine, Options, Outcome, Refusal, Request, State};
+use carom_core::pool::{BackendState, Claimed, Ending, Machine, Options, Outcome, Refusal, Request, State};
 use carom_core::slot::{Counts, Phase};
 use stage::{Stage, ms, options, recovery};
 
@@ -199,8 +199,8 @@ fn p13_p14_a_release_and_an_end_at_the_same_moment_do_no_harm() {
         let watched = stage.watches[0];
         let slot = stage.take();
         stage.machine.release(stage.now, slot, outcome);
-        stage.machine.handle_ended(stage.now, watched);
-        stage.machine.handle_ended(stage.now, slot);
+        stage.machine.handle_ended(stage.now, watched, Ending::Seen);
+        stage.machine.handle_ended(stage.now, slot, Ending::Found);
         stage.machine.release(stage.now, slot, outcome);
         stage.go();
         stage.accept_all();

@@ -102,6 +102,56 @@ fn promise_8_without_a_driver_everything_ends_at_once() {
     });
 }
 
+/// Nobody comes, and what is kept ready is closed from afar before anybody watches it, or just after.
+#[test]
+fn servers_that_close_what_they_accept_are_not_hammered() {
+    for_each_schedule(500, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        setting.options.check_after = None;
+        setting.options.max_idle = None;
+        let mut world = World::new(setting, seed, trace);
+        world.stop_the_rhythm();
+        for server in 0..world.setting.servers {
+            world.behave(server, Behaviour::ClosesSoon);
+        }
+        world.publish_all();
+        world.run_for(Duration::from_secs(60));
+        // By the default policy, three attempts and then one in ten seconds. When that one succeeds others follow it, and have
+        // three attempts each.
+        let (servers, slots) = (world.setting.servers, world.setting.options.spares);
+        let most = servers * slots.max(1) * (3 + 4 * 7);
+        assert!(world.dials() <= most, "{} dials in a minute for {slots} slots, not {most}", world.dials());
+        world.end();
+    });
+}
+
+/// Callers come and go at servers that have room for fewer than are wanted.
+#[test]
+fn full_servers_are_tried_by_one_slot_each() {
+    for_each_schedule(500, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        setting.servers = 1 + Random::new(seed).below(3);
+        // Every server is wanted to its last place.
+        (setting.priorities, setting.weights) = (1, 1);
+        (setting.options.maximum, setting.options.spares) = (20, 20);
+        setting.dial = setting.dial.min(Duration::from_millis(100));
+        let mut world = World::new(setting, seed, trace);
+        let room = 1 + Random::new(seed).below(5);
+        for server in 0..world.setting.servers {
+            world.behave(server, Behaviour::HasRoomFor(room));
+        }
+        world.publish_all();
+        world.run_for(Duration::from_secs(60));
+        // By the default policy, three attempts and then a rest of ten seconds, less its spread; and those that were under way
+        // when it was first found full.
+        let most = world.setting.servers * (10 + 3 * 7);
+        assert!(world.turned_away() <= most, "{} turned away in a minute, not {most}", world.turned_away());
+        // A few more may have found room at the same moment.
+        assert!(world.machine.counts().working() >= world.setting.servers * room);
+        world.end();
+    });
+}
+
 /// Names keep moving from one address to another; the old ones go on, hang, or die.
 #[test]
 fn promise_9_a_new_address_under_an_old_name_moves_traffic() {

@@ -112,7 +112,8 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// More waiters than this are refused at once, with [`ClaimError::Full`](super::ClaimError::Full). Default none.
+    /// More waiters than this are refused at once, with [`ClaimError::Full`](super::ClaimError::Full). Default none. With 0
+    /// there must be `spares`: nobody could wait for a connection to be made.
     pub fn max_waiters(mut self, max_waiters: impl Into<Option<usize>>) -> Builder<C> {
         self.options.max_waiters = max_waiters.into();
         self
@@ -145,7 +146,8 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// An idle connection is [checked](Connect::check) in the background each time it has idled this long. Default off.
+    /// An idle connection is [checked](Connect::check) in the background each time it has idled this long, at least a
+    /// millisecond. Default off.
     pub fn check_after(mut self, check_after: impl Into<Option<Duration>>) -> Builder<C> {
         self.options.check_after = check_after.into();
         self

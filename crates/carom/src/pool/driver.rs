@@ -11,12 +11,15 @@ use crate::clock;
 use crate::connect::Connect;
 use crate::resolver::{Resolution, ResolverState};
 use carom_core::backend::Backend;
-use carom_core::pool::{Action, State};
+use carom_core::pool::{Action, Ending, State};
 use carom_core::slot::SlotRef;
 use std::collections::HashMap;
 use std::error::Error;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -29,7 +32,7 @@ pub(crate) struct Driver<C: Connect> {
     tasks: JoinSet<Done<C>>,
     by_id: HashMap<Id, Task>,
     by_slot: HashMap<usize, (Id, AbortHandle)>,
-    watchers: JoinSet<SlotRef>,
+    watchers: JoinSet<(SlotRef, Ending)>,
     resolution: watch::Receiver<Resolution>,
     follows: bool,
     resolving: AbortHandle,
@@ -48,6 +51,7 @@ struct Task {
 enum Work {
     Connect(Arc<Backend>),
     Check(Arc<Backend>),
+    Reset(Arc<Backend>),
     Close,
 }
 
@@ -135,7 +139,7 @@ impl<C: Connect> Driver<C> {
                 tracing::warn!(pool, ?before, cause, "pool has failed");
             }
             State::Stopping => self.resolving.abort(),
-            State::Starting | State::Running | State::Stopped => {}
+            _ => {}
         }
         tracing::info!(pool, ?before, ?state, "pool changed state");
         self.shared.lifecycle.send_replace(state);
@@ -174,7 +178,7 @@ impl<C: Connect> Driver<C> {
     fn reset(&mut self, slot: SlotRef) {
         let Some(mut held) = self.take(slot) else { return };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
-        self.spawn(slot, Work::Check(backend), async move {
+        self.spawn(slot, Work::Reset(backend), async move {
             let result = shared.connector.reset(&mut held.connection).await;
             Done::Checked(held, result)
         });
@@ -215,6 +219,7 @@ impl<C: Connect> Driver<C> {
             match work {
                 Work::Connect(backend) => self.note(&backend, Arc::new(ConnectError::ConnectTimedOut(timeout))),
                 Work::Check(backend) => self.note(&backend, Arc::new(ConnectError::CheckTimedOut(timeout))),
+                Work::Reset(backend) => self.note(&backend, Arc::new(ConnectError::ResetTimedOut(timeout))),
                 Work::Close => {}
             }
         }
@@ -228,10 +233,7 @@ impl<C: Connect> Driver<C> {
             let closed = catch_unwind(AssertUnwindSafe(|| shared.connector.closed(connection))).ok()?;
             // A future without any state knows no connection: it is the default, which never ends.
             if size_of_val(&closed) > 0 {
-                let watching = watchers.spawn(async move {
-                    closed.await;
-                    slot
-                });
+                let watching = watchers.spawn(async move { (slot, ending(closed).await) });
                 table.set_watcher(slot, watching);
             }
             Some(())
@@ -273,12 +275,14 @@ impl<C: Connect> Driver<C> {
                 self.connect_failed(slot, &backend, Arc::new(error));
             }
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
-            (Work::Check(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
-            (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
+            (Work::Check(_) | Work::Reset(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
+            (Work::Check(backend) | Work::Reset(backend), Some(Done::Checked(held, Err(error)))) => {
                 drop_quietly(&self.shared.name, held);
                 self.check_failed(slot, &backend, Arc::new(error));
             }
-            (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
+            (Work::Check(backend) | Work::Reset(backend), _) => {
+                self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked))
+            }
             (Work::Close, _) => self.ended(slot),
         }
     }
@@ -323,11 +327,11 @@ impl<C: Connect> Driver<C> {
         self.shared.driver_step(|table| table.machine.handle_closed(now, slot));
     }
 
-    fn watched(&mut self, ended: Result<SlotRef, JoinError>) {
+    fn watched(&mut self, ended: Result<(SlotRef, Ending), JoinError>) {
         // A watcher that was aborted, or whose `closed` panicked, has nothing to say.
-        let Ok(slot) = ended else { return };
+        let Ok((slot, ending)) = ended else { return };
         let now = clock::now();
-        self.shared.driver_step(|table| table.machine.handle_ended(now, slot));
+        self.shared.driver_step(|table| table.machine.handle_ended(now, slot, ending));
     }
 
     /// Keeps the last real error, for whoever fails because of it.
@@ -361,6 +365,17 @@ impl<C: Connect> Driver<C> {
         });
         drop_quietly(&self.shared.name, outdated);
     }
+}
+
+/// Waits for the end of a connection. What is over at the first look was over before anybody looked.
+async fn ending(closed: impl Future<Output = ()>) -> Ending {
+    let mut closed = pin!(closed);
+    let at_once = poll_fn(|context| Poll::Ready(closed.as_mut().poll(context).is_ready())).await;
+    if at_once {
+        return Ending::Found;
+    }
+    closed.await;
+    Ending::Seen
 }
 
 /// The runtime may end at any time, and the driver with it: nobody may be left waiting.

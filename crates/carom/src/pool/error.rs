@@ -54,7 +54,11 @@ pub enum ClaimError {
         summary: Box<Summary>,
     },
     /// Nothing is idle; [`try_claim`](super::Pool::try_claim) does not wait.
-    Busy,
+    #[non_exhaustive]
+    Busy {
+        /// The name of the pool.
+        pool: Arc<str>,
+    },
     /// The pool is closed, or the runtime it lived on has ended.
     #[non_exhaustive]
     Closed {
@@ -196,7 +200,7 @@ impl fmt::Display for ClaimError {
             ClaimError::Full { summary } => {
                 write!(f, "`{}` is full: {} are waiting already{}", summary.pool, summary.waiting, summary.because())
             }
-            ClaimError::Busy => write!(f, "no connection is idle"),
+            ClaimError::Busy { pool } => write!(f, "no connection of `{pool}` is idle"),
             ClaimError::Closed { pool } => write!(f, "`{pool}` is closed"),
         }
     }
@@ -215,7 +219,7 @@ impl Error for ClaimError {
             | ClaimError::Shed { summary, .. }
             | ClaimError::Failed { summary, .. }
             | ClaimError::Full { summary } => summary.cause.as_ref().map(Cause::error),
-            ClaimError::Busy | ClaimError::Closed { .. } => None,
+            ClaimError::Busy { .. } | ClaimError::Closed { .. } => None,
         }
     }
 }
@@ -230,6 +234,9 @@ pub enum ConnectError {
     /// The check took longer than `check_timeout`.
     #[error("the check timed out after {0:?}")]
     CheckTimedOut(Duration),
+    /// Cleaning after use took longer than `check_timeout`.
+    #[error("the reset timed out after {0:?}")]
+    ResetTimedOut(Duration),
     /// The connector panicked.
     #[error("the connector panicked")]
     Panicked,

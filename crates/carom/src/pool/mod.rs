@@ -181,8 +181,8 @@ impl<C: Connect> Pool<C> {
         self.owner.shared.outstanding(clock::now())
     }
 
-    /// Changes how many connections are kept and how many there may be, from the pool's next turn on, a moment later. Lent
-    /// ones above a new maximum are closed as they come back.
+    /// Changes how many connections are kept and how many there may be. Idle ones above a new maximum are closed now, lent
+    /// ones as they come back; with `churn_per_second` either takes its time.
     ///
     /// # Errors
     /// When the sizes make no sense; nothing is changed then.

@@ -391,7 +391,7 @@ impl<C: Connect> Table<C> {
             Refusal::Failed { dead, known } => ClaimError::Failed { dead, known, summary: summary(0) },
             Refusal::Shed => ClaimError::Shed { waited, summary: summary(0) },
             Refusal::Full => ClaimError::Full { summary: summary(self.machine.waiting()) },
-            Refusal::Busy => ClaimError::Busy,
+            Refusal::Busy => ClaimError::Busy { pool: Arc::clone(name) },
             Refusal::Closed => ClaimError::Closed { pool: Arc::clone(name) },
         }
     }

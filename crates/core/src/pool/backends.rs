@@ -4,7 +4,7 @@ use super::outliers::Service;
 use crate::backend::Backend;
 use crate::random::Random;
 use crate::slot::{Counts, Phase};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,7 +30,8 @@ use std::time::Instant;
 pub(crate) enum Health {
     /// Never connected to.
     Unproven { doubt: Doubt },
-    /// Has worked. While it rests (it works, but further connects fail), it gets no more slots than it had.
+    /// Has worked. While it rests (it works, but further connects fail), it gets no more slots than it had; after that one
+    /// more, until a connect beyond those succeeds.
     Proven { doubt: Doubt, rest: Option<Rest> },
     /// Attempts ran out.
     Dead { worked: bool },
@@ -52,7 +53,7 @@ pub(crate) enum Doubt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rest {
     pub(crate) until: Instant,
-    /// The slots it had. One that it loses leaves a place, which may be taken again.
+    /// The connections it had, with those under way. One that it loses leaves a place, which may be taken again.
     pub(crate) most: usize,
 }
 
@@ -276,13 +277,19 @@ impl Backends {
         index
     }
 
-    /// A known backend is known no more; [`Backends::forget_if_empty`] drops its record when its last slot has gone.
+    /// These are known no more: all of them leave the order at once, and are then to be removed one by one.
+    pub(crate) fn leave_order(&mut self, vanished: &[u32]) {
+        let vanished: BTreeSet<u32> = vanished.iter().copied().collect();
+        self.order.retain(|index| !vanished.contains(index));
+    }
+
+    /// A backend that has left the order is removed; [`Backends::forget_if_empty`] drops its record when its last slot has
+    /// gone.
     pub(crate) fn remove(&mut self, index: u32) {
         self.readmit(index);
         self.set_health(index, Health::Removed);
         let backend = Arc::clone(&self.get(index).backend);
         self.by_backend.remove(&*backend);
-        self.order.retain(|&known| known != index);
     }
 
     /// Drops the record of a removed backend without slots.
@@ -317,10 +324,11 @@ impl Backends {
         is_news
     }
 
-    /// Leaves a backend that works with what it has until then, the slot that was given up aside.
+    /// Leaves a backend that works with what it has or is connecting until then, the slot that was given up aside.
     pub(crate) fn rest(&mut self, index: u32, until: Instant) {
         let record = self.get(index);
-        let (doubt, most) = (record.health.doubt().unwrap_or(Doubt::None), record.counts.total() - 1);
+        let most = record.counts.working() + record.counts.of(Phase::Connecting) - 1;
+        let doubt = record.health.doubt().unwrap_or(Doubt::None);
         self.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
     }
 

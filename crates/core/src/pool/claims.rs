@@ -70,6 +70,8 @@ impl Machine {
         let Some(found) = self.current(slot) else { return };
         let State::Busy { life, since, timed, unwanted } = found.state else { return };
         let (index, backend) = (slot.index, found.backend);
+        // Whatever became of it: until now it had a user.
+        let life = life.seen_at(now);
         self.picker.end_use(backend);
         let took = now.saturating_duration_since(since);
         match outcome {
@@ -85,7 +87,7 @@ impl Machine {
         }
         if outcome == Outcome::Open {
             self.backends.get_mut(backend).service.failures = 0;
-            self.forget_setback(now, index, life);
+            self.forget_setback(index, life);
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
@@ -214,11 +216,12 @@ impl Machine {
     }
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
+        self.picker.pass(now);
         match place.avoid {
             Some(avoided) if self.backends.another_works(avoided) => {
-                self.picker.choose_avoiding(avoided, now, &mut self.random)
+                self.picker.choose_avoiding(avoided, &mut self.random)
             }
-            Some(_) | None => self.picker.choose(now, &mut self.random),
+            Some(_) | None => self.picker.choose(&mut self.random),
         }
     }
 

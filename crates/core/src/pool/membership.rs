@@ -28,7 +28,9 @@ impl Machine {
             }
         }
         if known < self.backends.known() {
-            for index in self.backends.vanished(self.publications) {
+            let vanished = self.backends.vanished(self.publications);
+            self.backends.leave_order(&vanished);
+            for index in vanished {
                 self.drop_backend(now, index);
             }
         }
@@ -36,7 +38,7 @@ impl Machine {
         for backend in unknown {
             if self.backends.find(backend).is_none() {
                 let index = self.backends.insert(backend, self.publications, &mut self.random);
-                self.picker.add_backend(index, now);
+                self.picker.add_backend(index);
                 changed = true;
             }
         }
@@ -45,6 +47,7 @@ impl Machine {
             self.arrange_decoherence(now);
         }
         self.fail_if_all_dead();
+        self.recover_if_none_known();
     }
 
     /// The resolver cannot say who serves. Only a pool that never knew a backend minds.
@@ -112,19 +115,20 @@ impl Machine {
     /// A connection to the backend was made: whatever was believed, it works. True if it was not known to.
     pub(super) fn trust(&mut self, index: u32) -> bool {
         let before = self.backends.get(index).health;
-        let working = self.backends.get(index).counts.working();
-        // Its tier may serve from now on.
-        let is_first = self.has_tiers && working == 0;
-        if before.doubt() != Some(Doubt::None) || is_first {
-            self.plan_soon();
-        }
         if before.is_dead() {
             // It is back: what kept it from being dialled is over.
             self.backends.get_mut(index).setback = None;
         }
         // That what was lost could be replaced does not say that there is room for more.
+        let working = self.backends.get(index).counts.working();
         let rest = before.rest().filter(|rest| working < rest.most);
+        // With the first connection its tier may serve.
+        let is_first = self.has_tiers && working == 0;
+        if before.doubt() != Some(Doubt::None) || rest != before.rest() || is_first {
+            self.plan_soon();
+        }
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });
+        self.has_run = true;
         match self.state {
             State::Starting | State::Failed => {
                 self.state = State::Running;

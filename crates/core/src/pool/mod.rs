@@ -5,10 +5,11 @@
 //! [`Delivery`]s for waiting callers, whoever calls may hand them over.
 //!
 //! ```text
-//!            first connection                      every backend dead
-//!  Starting -----------------> Running <------------------------------> Failed
-//!     |  every backend dead, or no backend and the resolver failed        ^
-//!     +-------------------------------------------------------------------+
+//!            first connection                       every backend dead
+//!  Starting -----------------> Running <-------------------------------> Failed
+//!     ^  every backend dead, or no backend and the resolver failed         ^
+//!     +--------------------------------------------------------------------+
+//!                 the resolver says that there is no backend: back to where it was
 //!  any -- close --> Stopping -- last slot gone --> Stopped
 //! ```
 
@@ -42,12 +43,14 @@ use std::time::{Duration, Instant};
 
 /// Where a pool is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum State {
     /// No connection has been made yet.
     Starting,
     /// At least one backend is thought to work.
     Running,
-    /// Every known backend is dead; claims fail at once. One connection ends this.
+    /// Every known backend is dead; claims fail at once. One connection ends this, and so does the resolver when it says that
+    /// there are no backends.
     Failed,
     /// Closed; waits for what is still lent.
     Stopping,
@@ -80,7 +83,7 @@ pub enum Action {
         /// The slot whose connection it is.
         slot: SlotRef,
     },
-    /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself.
+    /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself, or has already.
     Watch {
         /// The slot whose connection it is.
         slot: SlotRef,
@@ -202,11 +205,22 @@ pub enum Outcome {
     Detached,
 }
 
+/// How the end of an idle connection was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As it happened.
+    Seen,
+    /// It had ended already when it began to be watched: nobody knows when, but not before it came to rest.
+    Found,
+}
+
 /// The pool without its connections. See the [module](self).
 #[derive(Debug)]
 pub struct Machine {
     options: Options,
     state: State,
+    /// A connection has been made.
+    has_run: bool,
     random: Random,
     slots: Vec<Slot>,
     free_slots: Vec<u32>,
@@ -260,6 +274,7 @@ impl Machine {
         options.validate()?;
         let mut machine = Machine {
             state: State::Starting,
+            has_run: false,
             random: Random::new(seed),
             slots: Vec::new(),
             free_slots: Vec::new(),
@@ -267,7 +282,7 @@ impl Machine {
             draining: Counts::default(),
             backends: Backends::default(),
             publications: 0,
-            picker: Picker::new(options.pick),
+            picker: Picker::new(options.pick, now),
             waiters: Waiters::new(),
             arrivals: 0,
             filter: LowPass::new(),
@@ -338,6 +353,7 @@ impl Machine {
         // The driver is awake and will ask for the next timeout: nothing needs to wake it meanwhile.
         self.armed = Some(now);
         self.latest = now;
+        self.picker.pass(now);
         self.run_slot_timers(now);
         self.settle_idle(now);
         self.expire_waiters(now);
@@ -432,6 +448,14 @@ impl Machine {
         match self.state {
             State::Starting | State::Running if self.backends.all_dead() => self.fail(),
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
+        }
+    }
+
+    /// Where nobody is known nobody is dead: there is someone to wait for.
+    fn recover_if_none_known(&mut self) {
+        if self.state == State::Failed && self.backends.known() == 0 {
+            self.state = if self.has_run { State::Running } else { State::Starting };
+            self.plan_soon();
         }
     }
 

@@ -14,7 +14,8 @@ pub struct Options {
     pub spares: usize,
     /// Most slots the whole pool ever has, those of removed backends that are still in use aside. Default 16.
     pub maximum: usize,
-    /// More waiters than this are refused at once. Default none: the line is as long as callers make it.
+    /// More waiters than this are refused at once; with 0 there must be `spares`. Default none: the line is as long as callers
+    /// make it.
     pub max_waiters: Option<usize>,
     /// Attempts, timeouts and delays of connecting. Default [`Recovery::default`].
     pub recovery: Recovery,
@@ -25,7 +26,7 @@ pub struct Options {
     pub max_lifetime: Option<Duration>,
     /// A connection is retired after so many claims. Default none.
     pub max_uses: Option<u64>,
-    /// An idle connection is checked each time it has idled this long. Default off.
+    /// An idle connection is checked each time it has idled this long, at least a millisecond. Default off.
     pub check_after: Option<Duration>,
     /// How long a check, a reset, or an orderly close may take. Default 3 s.
     pub check_timeout: Duration,
@@ -44,7 +45,8 @@ pub struct Options {
     pub pick: Pick,
     /// Connects under way to one backend at a time. Default 4.
     pub connecting_per_backend: usize,
-    /// How often the preference order is disturbed, so that many clients do not drift onto the same backends. Default 60 s.
+    /// How often the preference order is disturbed, so that many clients do not drift onto the same backends; at least a
+    /// millisecond. Default 60 s.
     pub decoherence: Duration,
 }
 
@@ -78,12 +80,14 @@ impl Options {
     /// # Errors
     /// The first option that is out of bounds.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        size(self.spares, self.maximum)?;
+        self.refuse_size(self.spares, self.maximum)?;
         sane("max_idle", self.max_idle)?;
         sane("max_lifetime", self.max_lifetime)?;
         sane("check_after", self.check_after)?;
+        recurring("check_after", self.check_after)?;
         sane("check_timeout", Some(self.check_timeout))?;
         sane("decoherence", Some(self.decoherence))?;
+        recurring("decoherence", Some(self.decoherence))?;
         sane("target_delay", self.target_delay)?;
         sane("leak_after", self.leak_after)?;
         if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
@@ -100,6 +104,25 @@ impl Options {
         }
         self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))
     }
+
+    /// Refuses sizes that make no sense; also asked when a pool is resized.
+    pub(crate) fn refuse_size(&self, spares: usize, maximum: usize) -> Result<(), OptionsError> {
+        if maximum == 0 {
+            return Err(OptionsError::new("maximum", "must be at least 1"));
+        }
+        if u32::try_from(maximum).is_err() {
+            return Err(OptionsError::new("maximum", format!("must be at most {}, not {maximum}", u32::MAX)));
+        }
+        if spares > maximum {
+            return Err(OptionsError::new("spares", format!("must not be above maximum ({spares} > {maximum})")));
+        }
+        if spares == 0 && self.max_waiters == Some(0) {
+            let problem =
+                "must be at least 1 with max_waiters 0: nobody could wait for a connection, so none would be made";
+            return Err(OptionsError::new("spares", problem));
+        }
+        Ok(())
+    }
 }
 
 /// Beyond this, arithmetic with times is not safe everywhere, and nobody means it.
@@ -108,24 +131,20 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// One change in a day, more or less: below that a pool would not follow its service.
 const MIN_CHURN: f64 = 0.00001;
 
-/// Refuses sizes that make no sense; also asked when a pool is resized.
-pub(crate) fn size(spares: usize, maximum: usize) -> Result<(), OptionsError> {
-    if maximum == 0 {
-        return Err(OptionsError::new("maximum", "must be at least 1"));
-    }
-    if u32::try_from(maximum).is_err() {
-        return Err(OptionsError::new("maximum", format!("must be at most {}, not {maximum}", u32::MAX)));
-    }
-    if spares > maximum {
-        return Err(OptionsError::new("spares", format!("must not be above maximum ({spares} > {maximum})")));
-    }
-    Ok(())
-}
-
 fn sane(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
     match value {
         Some(Duration::ZERO) => Err(OptionsError::new(option, "must be above zero")),
         Some(value) if value > YEAR => Err(OptionsError::new(option, "must be at most a year")),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// What comes again and again must leave time for something else.
+fn recurring(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
+    match value {
+        Some(value) if value < Duration::from_millis(1) => {
+            Err(OptionsError::new(option, format!("must be at least 1ms, not {value:?}")))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -174,6 +193,12 @@ mod tests {
         assert_eq!(said(Options { max_idle: Some(Duration::ZERO), ..sane() }), "max_idle must be above zero");
         assert_eq!(said(Options { connecting_per_backend: 0, ..sane() }), "connecting_per_backend must be at least 1");
         assert_eq!(said(Options { decoherence: Duration::MAX, ..sane() }), "decoherence must be at most a year");
+        let often = Duration::from_nanos(1);
+        assert_eq!(said(Options { check_after: Some(often), ..sane() }), "check_after must be at least 1ms, not 1ns");
+        assert_eq!(said(Options { decoherence: often, ..sane() }), "decoherence must be at least 1ms, not 1ns");
+        let without_any = said(Options { spares: 0, max_waiters: Some(0), ..sane() });
+        assert!(without_any.starts_with("spares must be at least 1 with max_waiters 0"), "{without_any}");
+        assert!(Options { spares: 1, max_waiters: Some(0), ..sane() }.validate().is_ok());
         assert_eq!(
             said(Options { max_lifetime: Some(Duration::MAX), ..sane() }),
             "max_lifetime must be at most a year"

@@ -2,7 +2,7 @@
 
 use super::backends::{Doubt, Rest};
 use super::tiers::Tier;
-use super::{Machine, OptionsError, State as PoolState, options};
+use super::{Machine, OptionsError, State as PoolState};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
 use crate::plan::{Have, Spread, plan, share};
@@ -11,16 +11,20 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 impl Machine {
-    /// Changes how many connections are kept and how many there may be. Lent ones above a new maximum are closed as they
-    /// come back.
+    /// Changes how many connections are kept and how many there may be. Idle ones above a new maximum are closed now, lent
+    /// ones as they come back.
     ///
     /// # Errors
     /// When the sizes make no sense; nothing is changed then.
     pub fn resize(&mut self, now: Instant, spares: usize, maximum: usize) -> Result<(), OptionsError> {
-        options::size(spares, maximum)?;
+        self.options.refuse_size(spares, maximum)?;
         self.options.spares = spares;
         self.options.maximum = maximum;
         self.plan_soon();
+        if self.counts.total() > maximum {
+            // Nothing above it may be lent, not even before the driver's next turn.
+            self.replan(now);
+        }
         self.note_load(now);
         Ok(())
     }
@@ -137,22 +141,29 @@ impl Machine {
     /// over what the plan had for them, and make up for the slots that only try as far as the maximum allows.
     fn spare_the_strained(&mut self, now: Instant, serving: Tier, order: &[u32], have: &[Have], want: &mut [usize]) {
         let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, serving.least_doubt)).collect();
-        let serves = |place: usize| have[place].priority == serving.priority && !have[place].dead;
-        let takes_over = |&place: &usize| strains[place] == Strain::None && serves(place);
+        let takes_over = |&place: &usize| {
+            let serves = have[place].priority == serving.priority && !have[place].dead;
+            let fails = self.backends.get(order[place]).health.doubt() == Some(Doubt::Failing);
+            strains[place] == Strain::None && serves && !fails
+        };
         let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
         let planned: usize = want.iter().sum();
         let (mut excess, mut trying) = (0, 0);
         for (place, strain) in strains.iter().enumerate() {
             let most = match *strain {
-                Strain::Rests(Rest { until, most }) if want[place] > most.max(have[place].slots) => {
+                Strain::Rests(Rest { until, most }) if want[place] > most => {
                     self.look_again(until);
-                    most.max(have[place].slots)
+                    most
                 }
-                Strain::Tries { working, under_way } if want[place] > working && !takers.is_empty() => {
-                    let all = under_way.min(want[place] - working);
+                // Nobody could use the room: what is under way may go on.
+                Strain::Tries { holds, under_way, .. } if want[place] > holds && takers.is_empty() => {
+                    holds + under_way.min(want[place] - holds)
+                }
+                Strain::Tries { holds, under_way, fails } if want[place] > holds => {
+                    let all = if fails { 1 } else { under_way.min(want[place] - holds) };
                     let tries = if planned + trying + all <= self.options.maximum { all } else { 1 };
                     trying += tries;
-                    working + tries
+                    holds + tries
                 }
                 Strain::None | Strain::Rests(_) | Strain::Tries { .. } => continue,
             };
@@ -175,15 +186,17 @@ impl Machine {
         if working == 0 {
             return Strain::None;
         }
+        let under_way = record.counts.of(Phase::Connecting).max(1);
         match (record.health.rest(), record.health.doubt()) {
-            (Some(rest), _) if rest.until > now => Strain::Rests(rest),
-            (_, Some(doubt)) if doubt > least_doubt => match doubt {
-                Doubt::None => Strain::None,
-                // What it is slow with may well succeed.
-                Doubt::Slow => Strain::Tries { working, under_way: record.counts.of(Phase::Connecting).max(1) },
-                Doubt::Failing => Strain::Tries { working, under_way: 1 },
-            },
-            (Some(_) | None, Some(_) | None) => Strain::None,
+            (Some(rest), _) if rest.until > now => Strain::Rests(Rest { most: working.max(rest.most), ..rest }),
+            // It has rested: one sees whether there is room for more.
+            (Some(rest), _) => Strain::Tries { holds: working.max(rest.most), under_way: 1, fails: true },
+            (None, Some(Doubt::Failing)) => Strain::Tries { holds: working, under_way, fails: true },
+            // What it is slow with may well succeed; that matters only where another is not slow.
+            (None, Some(Doubt::Slow)) if least_doubt < Doubt::Slow => {
+                Strain::Tries { holds: working, under_way, fails: false }
+            }
+            (None, Some(Doubt::Slow | Doubt::None) | None) => Strain::None,
         }
     }
 
@@ -203,7 +216,7 @@ impl Machine {
                 }
             }
         }
-        let unused: Vec<u32> = self.unused_of(backend).take(many).collect();
+        let unused = self.unused_of(backend, many);
         many -= unused.len();
         for index in unused {
             if self.is_before_release(now, index) && self.may_change(now, backend) {
@@ -219,11 +232,33 @@ impl Machine {
         }
     }
 
-    /// Connections of a backend that nobody uses, the least recently used first, then those that are being checked.
-    fn unused_of(&self, backend: u32) -> impl Iterator<Item = u32> + '_ {
+    /// So many connections of a backend that nobody uses, the least recently used first, then those that are being checked.
+    fn unused_of(&self, backend: u32, many: usize) -> Vec<u32> {
+        if many == 0 {
+            return Vec::new();
+        }
+        let slots = &self.backends.get(backend).slots;
         let is_checked = |&&index: &&u32| matches!(self.slots[index as usize].state, State::Checking { .. });
-        let checked = self.backends.get(backend).slots.iter().filter(is_checked).copied();
-        self.picker.idle_of(backend).chain(checked)
+        let checked = slots.iter().filter(is_checked).copied();
+        match self.picker.idle_of(backend) {
+            Some(idle) => idle.chain(checked).take(many).collect(),
+            // Idle slots are in one order for all backends, which may be long: its own are sorted instead.
+            None => {
+                let last_use = |&index: &u32| match self.slots[index as usize].state {
+                    State::Idle { last_used, .. } => Some((last_used, index)),
+                    State::Gone
+                    | State::Held { .. }
+                    | State::Connecting { .. }
+                    | State::Backoff { .. }
+                    | State::Busy { .. }
+                    | State::Checking { .. }
+                    | State::Closing { .. } => None,
+                };
+                let mut idle: Vec<(Instant, u32)> = slots.iter().filter_map(last_use).collect();
+                idle.sort_unstable();
+                idle.into_iter().map(|(_, index)| index).chain(checked).take(many).collect()
+            }
+        }
     }
 
     /// The detector's look at a surplus connection: whether its time has come.
@@ -303,11 +338,12 @@ enum Strain {
     None,
     /// It refused more of them; until then it keeps what it has.
     Rests(Rest),
-    /// An attempt hangs or has failed: it gets what works, and one slot to try, or those that try already if others can make
-    /// up for them.
+    /// An attempt hangs or has failed, or it has rested: it gets what it can hold, and one slot to try, or those that try
+    /// already if others can make up for them or there are no others.
     Tries {
-        working: usize,
+        holds: usize,
         under_way: usize,
+        fails: bool,
     },
 }
 

@@ -1,7 +1,7 @@
 //! What slots go through: dialling in turn, failing, dying, being checked, closing.
 
 use super::backends::{Doubt, Health, Setback};
-use super::{Action, Machine, State as PoolState};
+use super::{Action, Ending, Machine, State as PoolState};
 use crate::recovery::Tries;
 use crate::slot::{Aside, Life, Phase, SETTLED_AFTER, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Machine {
             .options
             .max_lifetime
             .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
-        self.offer(now, index, Life { born: now, expires, uses: 0, failures });
+        self.offer(now, index, Life { born: now, seen: now, expires, uses: 0, failures });
         self.give_turns(now, backend);
     }
 
@@ -62,6 +62,7 @@ impl Machine {
         else {
             return;
         };
+        let life = life.seen_at(now);
         if passed {
             match aside {
                 Aside::Check => self.take_back(now, slot.index, life, last_used),
@@ -74,8 +75,12 @@ impl Machine {
     }
 
     /// An idle connection has ended by itself; it is for the driver to drop. Ignored if it is not idle any more.
-    pub fn handle_ended(&mut self, now: Instant, slot: SlotRef) {
+    pub fn handle_ended(&mut self, now: Instant, slot: SlotRef, ending: Ending) {
         let Some(State::Idle { life, .. }) = self.current(slot).map(|found| found.state.clone()) else { return };
+        let life = match ending {
+            Ending::Seen => life.seen_at(now),
+            Ending::Found => life,
+        };
         let then = self.after_end(now, slot.index, life);
         let slot = self.enter(slot.index, State::Closing { then });
         self.act(Action::Close { slot, goodbye: false });
@@ -191,25 +196,25 @@ impl Machine {
     pub(super) fn blame(&mut self, now: Instant, index: u32, life: Life) -> Then {
         let record = self.backends.get(self.slots[index as usize].backend);
         let policy = self.options.recovery.for_connect(record.health.has_worked());
-        let failures = if self.lived_short(now, life) { life.failures } else { 0 };
+        let failures = if self.lived_short(life) { life.failures } else { 0 };
         self.consume_attempt(now, index, Tries::resumed(policy, failures))
     }
 
     /// What follows when a connection ended by itself: nothing special, unless it lived so short that reconnecting at once
     /// would be a tight loop.
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
-        if self.lived_short(now, life) { self.blame(now, index, life) } else { Then::Gone }
+        if self.lived_short(life) { self.blame(now, index, life) } else { Then::Gone }
     }
 
-    /// A connection is in use or idle, and has lived long enough to prove something.
-    pub(super) fn forget_setback(&mut self, now: Instant, index: u32, life: Life) {
-        if !self.lived_short(now, life) {
+    /// A connection is in use or idle, and perhaps has lived long enough to prove something.
+    pub(super) fn forget_setback(&mut self, index: u32, life: Life) {
+        if !self.lived_short(life) {
             self.backends.get_mut(self.slots[index as usize].backend).setback = None;
         }
     }
 
-    fn lived_short(&self, now: Instant, life: Life) -> bool {
-        now.saturating_duration_since(life.born) < self.options.recovery.for_connect(true).shortest_life()
+    fn lived_short(&self, life: Life) -> bool {
+        life.seen.saturating_duration_since(life.born) < self.options.recovery.for_connect(true).shortest_life()
     }
 
     /// Leaves a state in which nothing is open or under way.
@@ -283,7 +288,8 @@ impl Machine {
                     let failures = tries.failures(self.options.recovery.for_connect(has_worked));
                     self.backends.get_mut(backend).setback = Some(Setback { failures, until: *until });
                 }
-                if is_news || itself > 0 {
+                // Others that fail at it meanwhile are not needed to see whether there is room.
+                if is_news || itself > 0 || others_work {
                     self.plan_soon();
                 }
                 then
@@ -362,7 +368,7 @@ impl Machine {
                 State::Backoff { tries } => self.dial(now, slot.index, tries),
                 State::Idle { life, looked_at, .. } => self.look_at_idle(now, slot, life, looked_at),
                 State::Checking { life, .. } => {
-                    let then = self.blame(now, slot.index, life);
+                    let then = self.blame(now, slot.index, life.seen_at(now));
                     self.cut_short(slot, then, Some(self.options.check_timeout));
                 }
                 State::Closing { .. } => {
@@ -446,7 +452,7 @@ impl Machine {
     /// Watches and times an idle connection.
     pub(super) fn attend_idle(&mut self, index: u32) {
         let State::Idle { life, looked_at, .. } = self.slots[index as usize].state else { return };
-        self.forget_setback(self.latest, index, life);
+        self.forget_setback(index, life);
         let slot = self.slot_ref(index);
         self.act(Action::Watch { slot });
         let check_at = self.options.check_after.map(|after| looked_at + after);

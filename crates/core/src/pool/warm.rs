@@ -28,7 +28,7 @@ impl Machine {
         if self.picker.is_curious() && (self.arrivals + 1).is_multiple_of(TIMED_USES) {
             return None;
         }
-        let index = self.picker.choose(self.latest, &mut self.random)?;
+        let index = self.picker.choose(&mut self.random)?;
         if self.picker.has_settled(index) {
             return None;
         }
@@ -85,6 +85,7 @@ impl Machine {
         record.counts.shift(Phase::Busy, Phase::Idle);
         self.counts.shift(Phase::Busy, Phase::Idle);
         let at = self.latest;
+        let life = life.seen_at(at);
         found.state = State::Idle { life, last_used: at, looked_at: at, idleness: Idleness::Using };
         found.epoch += 1;
         self.picker.end_use(found.backend);

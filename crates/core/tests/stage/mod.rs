@@ -7,7 +7,7 @@
 #![allow(dead_code)]
 
 use carom_core::backend::Backend;
-use carom_core::pool::{Action, Claimed, Delivery, Machine, Options, Outcome, Refusal, Request};
+use carom_core::pool::{Action, Claimed, Delivery, Ending, Machine, Options, Outcome, Refusal, Request};
 use carom_core::recovery::{Policy, Recovery};
 use carom_core::slot::{Counts, Phase, SlotRef};
 use carom_core::waiters::WaiterId;
@@ -201,11 +201,16 @@ impl Stage {
     /// The far side closes so many idle connections, once they have idled long enough to be watched.
     pub(crate) fn end_idle(&mut self, many: usize) {
         self.pass(ms(600));
+        self.end_watched(many, Ending::Seen);
+    }
+
+    /// So many idle connections that have begun to be watched end, or are found to have ended.
+    pub(crate) fn end_watched(&mut self, many: usize, ending: Ending) {
         let current = |slot: &SlotRef| self.machine.is_current(*slot);
-        let ending: Vec<SlotRef> = self.watches.iter().copied().filter(current).take(many).collect();
-        assert_eq!(ending.len(), many, "idle connections are watched");
-        for slot in ending {
-            self.machine.handle_ended(self.now, slot);
+        let watched: Vec<SlotRef> = self.watches.iter().copied().filter(current).take(many).collect();
+        assert_eq!(watched.len(), many, "idle connections are watched");
+        for slot in watched {
+            self.machine.handle_ended(self.now, slot, ending);
             self.go();
         }
     }

@@ -1,7 +1,7 @@
 //! The driver: does what the machine asks for, a little late, and tells it what came of it.
 
 use super::{Content, Event, Seat, World};
-use carom_core::pool::{Action, Delivery};
+use carom_core::pool::{Action, Delivery, Ending};
 use carom_core::slot::SlotRef;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -180,7 +180,7 @@ impl World {
                         self.connections[id].watchers.push(slot);
                     } else {
                         let latency = self.latency();
-                        self.later(latency, Event::WatchEnds(slot));
+                        self.later(latency, Event::WatchEnds(slot, Ending::Found));
                     }
                 }
             }
@@ -220,6 +220,11 @@ impl World {
             Kind::Dial { server, term, .. } => Some((server, term)),
             Kind::Check(_) | Kind::Close(_) => None,
         }
+    }
+
+    /// How many dials were accepted so far.
+    pub(crate) fn dials(&self) -> usize {
+        self.connections.len()
     }
 
     pub(super) fn give_dial(&mut self, task: SlotRef, id: usize) {
@@ -306,9 +311,9 @@ impl World {
         self.after_driver_call();
     }
 
-    pub(super) fn watch_ends(&mut self, slot: SlotRef) {
+    pub(super) fn watch_ends(&mut self, slot: SlotRef, ending: Ending) {
         let now = self.now();
-        self.machine.handle_ended(now, slot);
+        self.machine.handle_ended(now, slot, ending);
         self.after_driver_call();
     }
 }

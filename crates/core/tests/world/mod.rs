@@ -23,9 +23,9 @@ pub(crate) use setting::Setting;
 
 use callers::{Claim, Stage};
 use carom_core::backend::Backend;
-use carom_core::pool::{Claimed, Delivery, Machine, Outcome, Refusal, Returned, State};
+use carom_core::pool::{Claimed, Delivery, Ending, Machine, Outcome, Refusal, Returned, State};
 use carom_core::random::Random;
-use carom_core::slot::SlotRef;
+use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::WaiterId;
 use driver::Driver;
 use promises::Books;
@@ -49,7 +49,7 @@ enum Event {
         task: SlotRef,
         slot: SlotRef,
     },
-    WatchEnds(SlotRef),
+    WatchEnds(SlotRef, Ending),
     ServerCloses(usize),
     WeatherTurns,
     BackendsChange,
@@ -225,7 +225,7 @@ impl World {
             | Event::CheckEnds(..)
             | Event::CloseEnds(_)
             | Event::AbandonEnds { .. }
-            | Event::WatchEnds(_)
+            | Event::WatchEnds(..)
             | Event::ServerCloses(_)
             | Event::CallerCollects(_)
             | Event::CallerHasAsked(_)
@@ -244,7 +244,7 @@ impl World {
             Event::CheckEnds(task, passed) => self.check_ends(task, passed),
             Event::CloseEnds(task) => self.close_ends(task),
             Event::AbandonEnds { task, slot } => self.abandon_ends(task, slot),
-            Event::WatchEnds(slot) => self.watch_ends(slot),
+            Event::WatchEnds(slot, ending) => self.watch_ends(slot, ending),
             Event::ServerCloses(connection) => self.server_closes(connection),
             Event::WeatherTurns => self.weather_turns(),
             Event::BackendsChange => self.backends_change(),
@@ -265,11 +265,17 @@ impl World {
 
     fn size_changes(&mut self) {
         let maximum = 1 + self.random.below(8);
-        let spares = self.random.below(maximum.min(5) + 1);
+        let least = usize::from(self.setting.options.max_waiters == Some(0));
+        let spares = self.random.below(maximum.min(5) + 1).max(least);
         self.note(|_| format!("resize {spares} {maximum}"));
         let now = self.now();
         self.books.allowed = self.books.allowed.max(maximum);
         self.machine.resize(now, spares, maximum).expect("the sizes make sense");
+        let counts = self.machine.counts();
+        // Of what is lent the plan says what is to be closed when it comes back.
+        let unused = counts.total() - counts.of(Phase::Closing) - counts.of(Phase::Busy);
+        let unhurried = self.setting.options.churn_per_second.is_some();
+        assert!(unused <= maximum || unhurried, "above a new maximum: {counts:?}");
         self.after_machine();
     }
 

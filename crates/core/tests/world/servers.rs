@@ -2,6 +2,7 @@
 
 use super::{Event, Moment, World};
 use carom_core::backend::Backend;
+use carom_core::pool::{Ending, State};
 use carom_core::slot::SlotRef;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -125,6 +126,7 @@ impl World {
         backends.extend(backends.first().cloned().filter(|_| self.random.chance(0.2)));
         let now = self.now();
         self.machine.handle_backends(now, &backends);
+        assert!(!backends.is_empty() || self.machine.state() != State::Failed, "failed, but nobody is dead");
         self.after_driver_call();
     }
 
@@ -196,7 +198,10 @@ impl World {
         match behaviour {
             Behaviour::Hangs => {}
             Behaviour::Refuses => self.later(delay, Event::DialEnds(task, false)),
-            Behaviour::HasRoomFor(room) if open >= room => self.later(delay, Event::DialEnds(task, false)),
+            Behaviour::HasRoomFor(room) if open >= room => {
+                self.books.turned_away += 1;
+                self.later(delay, Event::DialEnds(task, false));
+            }
             Behaviour::Healthy | Behaviour::HasRoomFor(_) | Behaviour::ClosesSoon | Behaviour::Flaps => {
                 self.later(delay, Event::Accepted(task));
             }
@@ -205,6 +210,11 @@ impl World {
                 self.later(delay, Event::Accepted(task));
             }
         }
+    }
+
+    /// How many dials have found no room so far.
+    pub(crate) fn turned_away(&self) -> usize {
+        self.books.turned_away
     }
 
     pub(super) fn accepted(&mut self, task: SlotRef) {
@@ -245,7 +255,7 @@ impl World {
         self.connections[id].alive = false;
         for slot in std::mem::take(&mut self.connections[id].watchers) {
             let latency = self.latency();
-            self.later(latency, Event::WatchEnds(slot));
+            self.later(latency, Event::WatchEnds(slot, Ending::Seen));
         }
     }
 
@@ -261,7 +271,7 @@ impl World {
         // What watches it may notice, and may be long in saying so: the slot has another connection by then.
         for slot in watchers {
             let late = self.between(Duration::ZERO, Duration::from_millis(500));
-            self.later(late, Event::WatchEnds(slot));
+            self.later(late, Event::WatchEnds(slot, Ending::Seen));
         }
     }
 

@@ -70,7 +70,7 @@ impl Setting {
         let options = Options {
             spares,
             maximum,
-            max_waiters: random.chance(0.2).then(|| random.below(5)),
+            max_waiters: random.chance(0.2).then(|| random.below(5).max(usize::from(spares == 0))),
             recovery,
             max_idle: random.chance(0.8).then(|| millis(random, 300, 5_000)),
             max_lifetime: random.chance(0.4).then(|| millis(random, 500, 10_000)),
