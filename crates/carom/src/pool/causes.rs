@@ -41,9 +41,10 @@ impl Causes {
         outdated(self.backends.remove(backend).map(|failure| failure.error))
     }
 
-    /// The resolver has spoken: who serves, and what troubles it.
-    pub(crate) fn resolved(&mut self, known: &[Backend], trouble: Option<Reason>) -> Outdated {
+    /// The resolver has spoken: who serves, unless that is as before, and what troubles it.
+    pub(crate) fn resolved(&mut self, known: Option<&Arc<[Backend]>>, trouble: Option<Reason>) -> Outdated {
         let before = std::mem::replace(&mut self.resolver, trouble);
+        let Some(known) = known else { return outdated(before) };
         let known: BTreeSet<&Backend> = known.iter().collect();
         let gone: Vec<Backend> = self.backends.keys().filter(|backend| !known.contains(backend)).cloned().collect();
         let gone = gone.iter().filter_map(|backend| self.backends.remove(backend)).map(|failure| failure.error);

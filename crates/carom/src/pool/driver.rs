@@ -35,6 +35,8 @@ pub(crate) struct Driver<C: Connect> {
     watchers: JoinSet<(SlotRef, Ending)>,
     resolution: watch::Receiver<Resolution>,
     follows: bool,
+    /// Who serves, as the resolver said last.
+    heard: Option<Arc<[Backend]>>,
     resolving: AbortHandle,
     published: State,
 }
@@ -76,6 +78,7 @@ impl<C: Connect> Driver<C> {
             watchers: JoinSet::new(),
             resolution,
             follows: true,
+            heard: None,
             resolving,
             published: State::Starting,
         }
@@ -351,11 +354,14 @@ impl<C: Connect> Driver<C> {
             (ResolverState::Starting, None) if !published => Some(Arc::new(ResolverEnded) as _),
             (_, error) => error,
         };
+        // The very list that was heard before, with other news: it need not be compared one by one.
+        let same = self.heard.as_ref().is_some_and(|heard| Arc::ptr_eq(heard, &resolution.backends));
         let outdated = self.shared.driver_step(|table| {
-            let outdated = table.causes.resolved(&resolution.backends, error);
+            let outdated = table.causes.resolved((!same).then_some(&resolution.backends), error);
             match resolution.state {
                 // One that was stopped does not get here: what it said last was passed on.
                 ResolverState::Stopping | ResolverState::Stopped => {}
+                ResolverState::Running if same => {}
                 ResolverState::Running => table.machine.handle_backends(now, &resolution.backends),
                 ResolverState::Failed => table.machine.handle_resolver_failed(),
                 ResolverState::Starting if !published => table.machine.handle_resolver_failed(),
@@ -363,6 +369,9 @@ impl<C: Connect> Driver<C> {
             }
             outdated
         });
+        if resolution.state == ResolverState::Running {
+            self.heard = Some(resolution.backends);
+        }
         drop_quietly(&self.shared.name, outdated);
     }
 }
