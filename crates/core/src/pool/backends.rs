@@ -177,8 +177,15 @@ impl Backends {
         self.ejected
     }
 
-    /// One more is out.
-    pub(crate) fn count_ejected(&mut self) {
+    /// Known backends that are neither dead nor ejected. Linear in backends.
+    pub(crate) fn healthy(&self) -> usize {
+        let is_healthy = |record: &Record| !record.health.is_dead() && record.service.ejected_until.is_none();
+        self.order.iter().filter(|&&index| is_healthy(self.get(index))).count()
+    }
+
+    /// A backend is out.
+    pub(crate) fn eject(&mut self, index: u32, service: Service) {
+        self.get_mut(index).service = service;
         self.ejected += 1;
     }
 

@@ -78,10 +78,7 @@ impl Machine {
             Outcome::Open | Outcome::Discarded | Outcome::Detached if timed => {
                 self.picker.learn(now, backend, took, false);
             }
-            Outcome::Failed => {
-                self.picker.learn(now, backend, took, true);
-                self.count_failure(now, backend);
-            }
+            Outcome::Failed => self.picker.learn(now, backend, took, true),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open | Outcome::Discarded | Outcome::Detached | Outcome::Ended | Outcome::Dropped => {}
         }
@@ -99,8 +96,12 @@ impl Machine {
                 self.follow(now, index, then);
             }
             Outcome::Failed => {
+                let ejected = self.count_failure(now, backend);
                 let then = self.blame(now, index, life);
                 self.follow(now, index, then);
+                if ejected {
+                    self.leave_out(now, backend);
+                }
             }
             Outcome::Dropped | Outcome::Detached => self.follow(now, index, Then::Gone),
         }

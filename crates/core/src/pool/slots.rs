@@ -220,9 +220,11 @@ impl Machine {
     /// Leaves a state in which nothing is open or under way.
     pub(super) fn follow(&mut self, now: Instant, index: u32, then: Then) {
         let backend = self.slots[index as usize].backend;
-        let over = self.is_closed() || self.backends.get(backend).health.is_removed();
+        let record = self.backends.get(backend);
+        let over = self.is_closed() || record.health.is_removed();
+        let left_out = record.service.ejected_until.is_some();
         match then {
-            Then::Retry { tries, until } if !over => {
+            Then::Retry { tries, until } if !over && !left_out => {
                 if until <= now {
                     self.dial(now, index, tries);
                 } else {

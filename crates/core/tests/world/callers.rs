@@ -201,8 +201,10 @@ impl World {
 
     pub(super) fn caller_releases(&mut self, claim: usize) {
         let Stage::Holding(slot, id) = self.claims[claim].stage else { panic!("holds nothing") };
-        let spoils = self.setting.spoils;
-        let outcome = if self.random.chance(spoils) {
+        let (spoils, fails) = (self.setting.spoils, self.setting.fails);
+        let outcome = if self.random.chance(fails) {
+            Outcome::Failed
+        } else if self.random.chance(spoils) {
             [Outcome::Ended, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
                 [self.random.below(5)]
         } else if !self.connections[id].alive && self.random.chance(0.8) {
@@ -246,6 +248,7 @@ impl World {
         };
         self.promise_3_nothing_is_lent_twice_or_in_doubt(slot, id);
         self.promise_9_nothing_is_lent_from_a_removed_backend(slot);
+        self.nothing_is_lent_from_an_ejected_backend(slot);
         self.seats[slot.index()].content = Content::Lent(id);
         id
     }

@@ -4,9 +4,10 @@ use super::callers::Stage;
 use super::servers::Server;
 use super::{Content, Moment, Seat, World};
 use carom_core::idle::interval;
-use carom_core::pool::{BackendState, Refusal, Snapshot, State};
+use carom_core::pool::{BackendSnapshot, BackendState, Refusal, Snapshot, State};
 use carom_core::slot::{Counts, Phase, SlotRef};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// What the world remembers to judge by.
 pub(super) struct Books {
@@ -18,6 +19,8 @@ pub(super) struct Books {
     pub(super) turned_away: usize,
     state: State,
     has_run: bool,
+    /// Who was ejected when last looked, and until when.
+    ejected: BTreeMap<usize, Instant>,
 }
 
 impl Books {
@@ -29,6 +32,7 @@ impl Books {
             turned_away: 0,
             state: State::Starting,
             has_run: false,
+            ejected: BTreeMap::new(),
         }
     }
 }
@@ -43,6 +47,7 @@ impl World {
         self.promise_7_counts_are_exact(&snapshot);
         self.promise_8_closing_is_prompt(&snapshot);
         self.backends_are_what_they_are_said_to_be(&snapshot);
+        self.few_are_ejected_at_a_time(&snapshot);
         self.states_follow_the_diagram();
         self.nobody_waits_while_something_is_idle();
         self.the_driver_knows_when_it_is_needed();
@@ -62,6 +67,7 @@ impl World {
         let long_ago = self.clock.checked_sub(self.setting.longest_attempt());
         let went_wrong_lately = |server: &Server| server.known && server.failed_at >= long_ago;
         let snapshot = self.machine.snapshot();
+        self.who_is_ejected_comes_back_in_time(&snapshot);
         let is_well = |state| matches!(state, BackendState::Alive | BackendState::Unproven | BackendState::Removed);
         let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
         if all_well && !unhurried && !self.servers.iter().any(went_wrong_lately) {
@@ -232,6 +238,66 @@ impl World {
                 BackendState::Alive | BackendState::Ejected => {}
                 other => panic!("a state this test does not know: {other:?}"),
             }
+        }
+    }
+
+    /// Whoever is ejected is left out at once, and only if enough others are healthy.
+    fn few_are_ejected_at_a_time(&mut self, snapshot: &Snapshot) {
+        let is_out = |backend: &&BackendSnapshot| backend.ejected_until.is_some();
+        for backend in snapshot.backends.iter().filter(is_out) {
+            let ends = backend.counts.of(Phase::Busy) + backend.counts.of(Phase::Closing);
+            assert_eq!(backend.counts.total(), ends, "ejected, and still in use: {backend:?}");
+            assert!(backend.state != BackendState::Removed, "{backend:?} is out twice");
+        }
+        let until = |backend: &BackendSnapshot| Some((self.server_of(&backend.backend), backend.ejected_until?));
+        let out: BTreeMap<usize, Instant> = snapshot.backends.iter().filter_map(until).collect();
+        let before = std::mem::replace(&mut self.books.ejected, out);
+        if self.books.ejected.keys().any(|server| !before.contains_key(server)) {
+            let (out, most) = (self.books.ejected.len(), self.most_ejected());
+            assert!(out <= most, "{out} of {} are ejected, {most} may be", snapshot.known);
+            assert!(!self.is_panic(snapshot, &self.books.ejected), "ejected although all are to be used");
+        }
+        let now = self.now();
+        for (&server, &until) in before.iter().filter(|(server, _)| !self.books.ejected.contains_key(server)) {
+            let in_time = until <= now || !self.servers[server].known;
+            assert!(in_time || self.is_panic(snapshot, &before), "server {server} is back too early");
+        }
+    }
+
+    fn who_is_ejected_comes_back_in_time(&self, snapshot: &Snapshot) {
+        let (now, wakes) = (self.now(), self.machine.next_timeout());
+        for until in snapshot.backends.iter().filter_map(|backend| backend.ejected_until) {
+            assert!(until > now, "its time is over, but it is ejected");
+            assert!(wakes.is_some_and(|wakes| wakes <= until), "nobody sees to it that it comes back");
+        }
+        let none = self.books.ejected.is_empty();
+        assert!(none || !self.is_panic(snapshot, &self.books.ejected), "all are to be used, and some are ejected");
+    }
+
+    fn most_ejected(&self) -> usize {
+        let known = self.servers.iter().filter(|server| server.known).count();
+        (known as f64 * self.setting.max_ejected + 0.000_001).floor() as usize
+    }
+
+    /// Whether too few are neither dead nor ejected, should these be.
+    fn is_panic(&self, snapshot: &Snapshot, ejected: &BTreeMap<usize, Instant>) -> bool {
+        let is_healthy = |backend: &&BackendSnapshot| match backend.state {
+            BackendState::Dead | BackendState::Removed => false,
+            _ => !ejected.contains_key(&self.server_of(&backend.backend)),
+        };
+        let healthy = snapshot.backends.iter().filter(is_healthy).count();
+        healthy == 0 || healthy < snapshot.known - self.most_ejected()
+    }
+
+    pub(super) fn nothing_is_lent_from_an_ejected_backend(&self, slot: SlotRef) {
+        if self.setting.options.ejection.is_some() {
+            let snapshot = self.machine.snapshot();
+            let server = self.seats[slot.index()].server;
+            let lends = |backend: &&BackendSnapshot| {
+                backend.state != BackendState::Removed && self.server_of(&backend.backend) == server
+            };
+            let found = snapshot.backends.iter().find(lends);
+            assert!(found.is_none_or(|backend| backend.ejected_until.is_none()), "server {server} is ejected");
         }
     }
 
