@@ -70,8 +70,14 @@ impl Machine {
         let Some(found) = self.current(slot) else { return };
         let State::Busy { life, since, timed, unwanted } = found.state else { return };
         let (index, backend) = (slot.index, found.backend);
-        // Whatever became of it: until now it had a user.
-        let life = life.seen_at(now);
+        let life = match outcome {
+            // It turned out closed when it was granted: this was no use, and it may have been closed long before.
+            Outcome::Ended => Life { uses: life.uses - 1, ..life },
+            // Whatever became of it: until now it had a user.
+            Outcome::Open | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {
+                life.seen_at(now)
+            }
+        };
         self.picker.end_use(backend);
         let took = now.saturating_duration_since(since);
         match outcome {

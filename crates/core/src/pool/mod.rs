@@ -192,13 +192,14 @@ pub enum Claimed {
 pub enum Outcome {
     /// The connection comes back and may be used again.
     Open,
-    /// It had ended, cleanly or not, and has been dropped.
+    /// It turned out closed when it was granted, and has been dropped: nobody has used it.
     Ended,
     /// Its user blames the backend; it has been dropped.
     Failed,
     /// It comes back to be closed, without blame.
     Discarded,
-    /// It has been dropped, without blame.
+    /// It had ended, or cannot be used again, and has been dropped. Nobody is blamed: that a connection was used up does
+    /// not say that others cannot be made, and each of them is paid for by a use.
     Dropped,
     /// Its user keeps it.
     Detached,

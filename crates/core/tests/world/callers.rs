@@ -205,10 +205,10 @@ impl World {
         let outcome = if self.random.chance(fails) {
             Outcome::Failed
         } else if self.random.chance(spoils) {
-            [Outcome::Ended, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
+            [Outcome::Dropped, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
                 [self.random.below(5)]
         } else if !self.connections[id].alive && self.random.chance(0.8) {
-            Outcome::Ended
+            Outcome::Dropped
         } else {
             Outcome::Open
         };
