@@ -266,6 +266,73 @@ fn at_its_turn_a_claim_is_shed_that_waited_too_long_in_a_standing_line() {
 }
 
 #[test]
+fn in_a_burst_only_a_claim_that_waited_ten_times_the_target_is_shed() {
+    for (waits, is_shed) in [(49, false), (51, true)] {
+        let mut stage = Stage::connected(Options { target_delay: Some(ms(5)), ..options(1, 1) }, &[1]);
+        let held = stage.take();
+        let waiter = stage.wait(ms(60_000));
+        stage.pass(ms(waits));
+        stage.release(held, Outcome::Open);
+        assert_eq!(stage.refused(waiter), is_shed.then_some(Refusal::Shed), "after {waits} ms in line");
+        assert_eq!(stage.granted(waiter).is_some(), !is_shed);
+    }
+}
+
+/// Failing at once must not look like being quick. With two connections each, one failed use in a row leaves a backend with
+/// something idle, so that only its load keeps users away.
+#[test]
+fn a_failed_use_counts_as_a_slow_one() {
+    let options = Options { recovery: recovery(1_000), ..options(8, 8) };
+    let mut stage = Stage::connected(options, &[1, 2]);
+    let mut failed = 0;
+    for _ in 0..200 {
+        let slot = stage.take();
+        if lent_from(&stage, slot) == 1 {
+            failed += 1;
+            stage.release(slot, Outcome::Failed);
+            stage.accept_all();
+        } else {
+            stage.pass(ms(5));
+            stage.release(slot, Outcome::Open);
+        }
+    }
+    assert!((1..=20).contains(&failed), "{failed} of 200 went to the one that fails");
+}
+
+#[test]
+fn surplus_connections_are_released_no_faster_than_churn_allows() {
+    let options = Options { churn_per_second: Some(2.0), max_idle: Some(ms(1_000)), ..options(0, 4) };
+    let mut stage = Stage::connected(options, &[1]);
+    let waiters: Vec<_> = (0..4).map(|_| stage.wait(ms(60_000))).collect();
+    pass(&mut stage, 3_000);
+    for waiter in waiters {
+        let slot = stage.granted(waiter).expect("grown to four");
+        stage.release(slot, Outcome::Open);
+    }
+    let (mut closed, mut closed_at) = (stage.closed, stage.now);
+    while stage.counts().total() > 0 {
+        pass(&mut stage, 10);
+        if stage.closed > closed {
+            assert_eq!(stage.closed, closed + 1, "one at a time");
+            assert!(stage.now - closed_at >= ms(500), "after {:?}", stage.now - closed_at);
+            (closed, closed_at) = (stage.closed, stage.now);
+        }
+        assert!(stage.elapsed() < ms(100_000), "they are never released");
+    }
+}
+
+#[test]
+fn a_smaller_maximum_does_not_wait_for_churn() {
+    let mut stage = Stage::new(Options { churn_per_second: Some(2.0), ..options(8, 8) });
+    stage.backends(&[1, 2]);
+    pass(&mut stage, 5_000);
+    assert_eq!(stage.of(Phase::Idle), 8);
+    stage.machine.resize(stage.now, 1, 3).unwrap();
+    stage.go();
+    assert_eq!(stage.counts().total(), 3, "what is above the maximum is closed at once");
+}
+
+#[test]
 fn a_claim_is_overdue_once_and_only_while_it_is_held() {
     let mut stage = Stage::connected(Options { leak_after: Some(ms(100)), ..options(1, 1) }, &[1]);
     assert_eq!(stage.machine.claim_warm(), None, "the time is needed");

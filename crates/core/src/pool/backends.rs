@@ -200,11 +200,6 @@ impl Backends {
         self.by_backend.get(backend).copied()
     }
 
-    /// Whether a known backend other than this one has a connection that works.
-    pub(crate) fn another_works(&self, index: u32) -> bool {
-        self.order.iter().any(|&other| other != index && self.get(other).counts.working() > 0)
-    }
-
     pub(crate) fn all_dead(&self) -> bool {
         self.dead == self.known() && self.known() > 0
     }

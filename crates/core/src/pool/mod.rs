@@ -158,7 +158,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Fail at once while no backend is known.
     pub error_on_empty: bool,
-    /// A backend not to be given while another can serve; see [`Machine::find`].
+    /// A backend not to be given while another can serve, for half of `timeout` or the target delay at most; see
+    /// [`Machine::find`].
     pub avoid: Option<BackendId>,
 }
 
@@ -243,6 +244,8 @@ pub struct Machine {
     decohere_at: Option<Instant>,
     /// When surplus idle connections, or backends at rest, are looked at again.
     look_at: Option<Instant>,
+    /// When somebody in line stops avoiding a backend.
+    relent_at: Option<Instant>,
     /// The size of the last plan.
     planned: usize,
     /// Something changed that a plan must answer.
@@ -284,6 +287,7 @@ impl Machine {
             sample_at: Some(now + LowPass::INTERVAL),
             decohere_at: None,
             look_at: None,
+            relent_at: None,
             planned: 0,
             stale_plan: true,
             unwanted: Vec::new(),
@@ -332,6 +336,7 @@ impl Machine {
             self.sample_at,
             self.decohere_at,
             self.look_at,
+            self.relent_at,
         ];
         times.into_iter().flatten().min()
     }
@@ -354,7 +359,7 @@ impl Machine {
         if self.stale_plan {
             self.replan(now);
         }
-        self.serve_choosy(now);
+        self.relent(now);
     }
 
     /// The driver is about to sleep until the time this returns, having taken all actions.
@@ -380,6 +385,7 @@ impl Machine {
         self.sample_at = None;
         self.decohere_at = None;
         self.look_at = None;
+        self.relent_at = None;
         self.attention = true;
         self.refuse_all(Refusal::Closed);
         for index in 0..self.slots.len() as u32 {

@@ -124,6 +124,7 @@ impl Setting {
             options: Options {
                 maximum,
                 spares: random.below(maximum + 1),
+                max_waiters: None,
                 recovery: Recovery::from(policy.max_delay(secs(1))),
                 ejection: Some(ejection(random, wild.max_ejected)),
                 ..wild.options.clone()
