@@ -222,16 +222,19 @@ fn ejections_are_forgiven_after_as_long_in_service() {
 fn a_warm_use_that_went_well_starts_the_count_again() {
     for passed_on in [false, true] {
         let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(2, 1_000, 2) }, &[1, 2]);
-        let avoid = stage.machine.find(&backend(2));
-        let fail = |stage: &mut Stage| {
-            let request = Request { avoid, ..Request::within(ms(1_000)) };
+        let take_from = |stage: &mut Stage, number: u16| {
+            let request = Request { avoid: stage.machine.find(&backend(3 - number)), ..Request::within(ms(1_000)) };
             let Claimed::Granted { slot, .. } = stage.machine.claim(stage.now, request) else { panic!() };
+            assert_eq!(lent_from(stage, slot), number);
+            slot
+        };
+        let fail = |stage: &mut Stage| {
+            let slot = take_from(stage, 1);
             stage.release(slot, Outcome::Failed);
             stage.accept_all();
         };
         fail(&mut stage);
-        let lent = take_of(&mut stage, 2, 2);
-        assert_eq!(lent.len(), 1);
+        take_from(&mut stage, 2);
         let warm = stage.machine.claim_warm().expect("the only one there is");
         if passed_on {
             let waiter = stage.wait(ms(1_000));
