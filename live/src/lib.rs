@@ -1,7 +1,8 @@
 //! carom against third-party servers: they are started, loaded, killed with SIGKILL, counted and ended here; the tests
 //! beside this crate say what is expected. `make live` runs them.
 //!
-//! `CAROM_LIVE_SECONDS` says how long servers are killed under load, in all and about (60); `CAROM_SEED` reruns a schedule.
+//! `CAROM_LIVE_SECONDS` says how long servers are killed under load in each of the two storms, Redis and PostgreSQL (60);
+//! `CAROM_SEED` reruns a schedule.
 
 pub mod certificates;
 pub mod counted;

@@ -34,7 +34,7 @@ fn closure(user: &'static str) -> impl Connect<Connection = Client, Error = toki
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_clusters_killed_in_turn_under_load() {
-    let (seed, time) = (seed(), load_time(0.4));
+    let (seed, time) = (seed(), load_time(1.0));
     println!("CAROM_SEED={seed}");
     let mut servers = [Postgres::start().await, Postgres::start().await];
     let stalls = Stalls::watch();

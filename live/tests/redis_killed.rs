@@ -38,7 +38,7 @@ fn closure() -> impl Connect<Connection = redis::aio::MultiplexedConnection> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_servers_killed_in_turn_under_load() {
-    let (seed, time) = (seed(), load_time(0.7));
+    let (seed, time) = (seed(), load_time(1.0));
     println!("CAROM_SEED={seed}");
     let mut servers = Vec::new();
     for _ in 0..3 {

@@ -18,7 +18,11 @@ use std::future::{Future, pending, ready};
 /// Opens connections to backends, and looks after them.
 ///
 /// None of these is called while a lock of the pool is held, except [`closed`](Connect::closed). Each may panic: a panic
-/// in `connect`, `check`, `reset` or `close` counts as its failure.
+/// in `connect`, `check`, `reset` or `close` counts as its failure, one in `is_open` as no, and one in `closed` as never.
+///
+/// What blames a backend, so that it is tried later and less: failing to connect, [`Claim::fail`](crate::Claim::fail), and
+/// connections that end within one `delay` of the recovery policy before anybody used them. A connection that is closed
+/// when it comes back, or that does not pass its check or reset, is just replaced, at once if it is needed.
 ///
 /// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check`
 /// or `reset` was cut short is closed, never lent.
@@ -32,7 +36,8 @@ pub trait Connect: Send + Sync + 'static {
     fn connect(&self, backend: &Backend) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
     /// Whether this connection may be used again: cheap, and without waiting. Asked when a claim comes back, and when a
-    /// connection is claimed that has idled for over 500 ms. Default: yes.
+    /// connection is claimed that has idled for over 500 ms. Nobody is blamed for one that may not: it is dropped and, if
+    /// needed, replaced at once. A panic means no. Default: yes.
     fn is_open(&self, connection: &mut Self::Connection) -> bool {
         let _ = connection;
         true
@@ -61,7 +66,8 @@ pub trait Connect: Send + Sync + 'static {
     const RESETS: bool = false;
 
     /// Cleaning after use, for connectors with `RESETS = true`: run in the background when a claim has come back, within
-    /// `check_timeout`, before the connection is lent again. One that fails, or is cut short, is closed. Default: nothing.
+    /// `check_timeout`, before the connection is lent again. One that fails, is cut short, or panics is closed and replaced,
+    /// without blame; what it said is logged, at the level of debugging. Default: nothing.
     fn reset(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = connection;
         ready(Ok(()))

@@ -5,6 +5,11 @@
 //! reset is out of the pool before anyone can claim it. So is one with bytes waiting that nobody asked for, which are
 //! the late reply to an earlier request and would be taken for the reply to the next.
 //!
+//! That holds for what has arrived when a claim comes back, and from then on once the connection has idled for a while: it
+//! is watched after 250 to 500 ms, and only then asked again when it is claimed. A reply that arrives in between is lent
+//! with the connection. So a connection on which a reply is still due must not go back: if a request was cancelled, cut
+//! short by a timeout, or given up, end its claim with [`Claim::discard`](crate::Claim::discard).
+//!
 //! ```
 //! use carom::Backend;
 //! use carom::connect::Connect;
@@ -104,7 +109,7 @@ impl Tcp {
     }
 
     /// Whether the far side may send without being asked: greetings, notices. Default: false, and a connection with bytes
-    /// waiting counts as ended when it is released or idles.
+    /// waiting counts as ended when it is released, and once it has idled for a while; see the [module](self).
     ///
     /// If true, waiting bytes are left for the next user. They also hide what comes after them, so an end behind them is
     /// noticed within a second or so rather than at once, and a late reply to an earlier request is not noticed at all.

@@ -31,6 +31,8 @@ struct Log {
     broken: Vec<usize>,
     invalid: Vec<usize>,
     refuse: bool,
+    /// Asked whether it has broken, a broken one panics.
+    panics: bool,
 }
 
 #[derive(Clone)]
@@ -106,7 +108,12 @@ impl bb8::ManageConnection for Manager {
 
     fn has_broken(&self, connection: &mut Connection) -> bool {
         assert_eq!(connection.server, self.server, "asked of the manager that made it");
-        self.world.0.borrow().broken.contains(&connection.id)
+        let (broken, panics) = {
+            let log = self.world.0.borrow();
+            (log.broken.contains(&connection.id), log.panics)
+        };
+        assert!(!broken || !panics, "as told");
+        broken
     }
 }
 
@@ -150,6 +157,45 @@ async fn a_broken_connection_is_not_lent_again() {
     tokio::time::sleep(ms(600)).await;
     world.change(|log| log.broken.push(2));
     assert_eq!(pool.claim().await.unwrap().id, 3, "noticed at claim, after idling");
+}
+
+/// As with bb8 itself; with one attempt, which any blame would use up.
+#[tokio::test(start_paused = true)]
+async fn a_manager_whose_connections_break_at_every_use_is_served_all_the_same() {
+    for panics in [false, true] {
+        let world = World::new();
+        world.change(|log| (log.broken, log.panics) = ((1..100).collect(), panics));
+        let policy = Policy::default().attempts(1);
+        let pool =
+            Pool::builder(world.connector()).backends([address(1)]).spares(0).maximum(1).recovery(policy).build();
+        let (pool, start) = (pool.unwrap(), tokio::time::Instant::now());
+        for served in 1..=30 {
+            let claim = pool.claim().await.unwrap();
+            tokio::time::sleep(ms(5)).await;
+            assert_eq!(claim.id, served);
+        }
+        assert!(start.elapsed() < ms(300), "nobody waits for a delay: {:?}", start.elapsed());
+        assert!(pool.snapshot().cause.is_none(), "nothing has failed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_panics_when_asked_at_a_claim_takes_nobody_with_it() {
+    let world = World::new();
+    let pool = Pool::builder(world.connector()).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    drop(pool.claim().await.unwrap());
+    for id in [1, 2] {
+        tokio::time::sleep(ms(600)).await;
+        world.change(|log| (log.broken, log.panics) = (vec![id], true));
+        let next = match id {
+            1 => pool.claim().await,
+            _ => match pool.try_claim() {
+                Err(ClaimError::Busy { .. }) => pool.claim().await,
+                other => panic!("it is closed: {other:?}"),
+            },
+        };
+        assert_eq!(next.unwrap().id, id + 1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

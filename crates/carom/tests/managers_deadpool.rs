@@ -194,7 +194,6 @@ async fn a_connection_that_cannot_be_recycled_is_replaced() {
     for (before, on_recycle) in [(1, OnRecycle::Fail), (2, OnRecycle::Refuse), (3, OnRecycle::Hang)] {
         let claim = pool.claim().await.unwrap();
         assert_eq!(claim.id, before);
-        tokio::time::sleep(ms(1000)).await; // a connection that ends very young is not replaced at once
         world.change(|log| log.on_recycle = on_recycle);
         drop(claim);
         world.until(|log| log.detached.contains(&before)).await;
@@ -202,6 +201,31 @@ async fn a_connection_that_cannot_be_recycled_is_replaced() {
     }
     assert_eq!(pool.claim().await.unwrap().id, 4);
     assert_eq!(world.0.borrow().detached, [1, 2, 3]);
+}
+
+/// As with deadpool itself; with one attempt, which any blame would use up.
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_refuses_every_recycle_is_served_all_the_same() {
+    for on_recycle in [OnRecycle::Fail, OnRecycle::Refuse] {
+        for (use_time, spares, maximum) in [(5, 0, 1), (5, 2, 16), (150, 0, 1)] {
+            let world = World::new();
+            world.change(|log| log.on_recycle = on_recycle);
+            let pool = Pool::builder(world.connector())
+                .backends([address(1)])
+                .spares(spares)
+                .maximum(maximum)
+                .recovery(Policy::default().attempts(1))
+                .build()
+                .unwrap();
+            let start = tokio::time::Instant::now();
+            for _ in 0..30 {
+                let _claim = pool.claim().await.unwrap();
+                tokio::time::sleep(ms(use_time)).await;
+            }
+            assert!(start.elapsed() < ms(30 * (use_time + 5)), "nobody waits for a delay: {:?}", start.elapsed());
+            assert!(pool.snapshot().cause.is_none(), "nothing has failed");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use carom::{Backend, BuildError, ClaimError, Connect, Policy, Pool, connect_fn};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::backends::{OnConnect, ScriptError, Scripted};
+use testkit::backends::{OnCheck, OnConnect, ScriptError, Scripted};
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 5432))
@@ -82,7 +82,7 @@ async fn a_hanging_reset_is_named_as_such() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     tokio::time::sleep(ms(1)).await;
     let cause = pool.snapshot().cause.expect("something went wrong").to_string();
-    assert_eq!(cause, "last connect error: 10.0.0.1:5432: the reset timed out after 3s");
+    assert_eq!(cause, "last failed reset: 10.0.0.1:5432: the reset timed out after 3s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,6 +177,48 @@ async fn the_cause_is_that_of_a_backend_that_is_still_known() {
         let error = pool.claim().await.unwrap_err();
         let expected = ["second is down", "first is down"][gone];
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some(expected), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_use_is_not_called_a_failure_to_connect() {
+    let script = Scripted::new();
+    let pool = Pool::builder(script.clone()).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    let claim = pool.claim().await.unwrap();
+    script.set(address(1), OnConnect::Never);
+    claim.fail("deadlock detected");
+    let error = pool.claim_within(ms(10)).await.unwrap_err();
+    assert!(error.to_string().ends_with("; last failed use: 10.0.0.1:5432: deadlock detected"), "{error}");
+    assert!(matches!(pool.snapshot().cause, Some(Cause::Use { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_check_is_called_that() {
+    let script = Scripted::new();
+    let pool =
+        Pool::builder(script.clone()).backends([address(1)]).spares(1).maximum(1).check_after(ms(500)).build().unwrap();
+    drop(pool.claim().await.unwrap());
+    script.set(address(1), OnCheck::Fail);
+    script.set(address(1), OnConnect::Never);
+    script.until(|script| script.checks_started(address(1)) == 1).await;
+    let error = pool.claim_within(ms(10)).await.unwrap_err();
+    assert!(error.to_string().contains("; last failed check: 10.0.0.1:5432: "), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_that_panics_does_not_cost_a_slot() {
+    struct Panics;
+    impl From<Panics> for Box<dyn Error + Send + Sync> {
+        fn from(_: Panics) -> Self {
+            panic!("as told")
+        }
+    }
+    let pool = Pool::builder(Scripted::new()).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    for _ in 0..3 {
+        let claim = pool.claim().await.unwrap();
+        let failing = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| claim.fail(Panics)));
+        assert!(failing.is_err());
+        assert!(pool.lent().is_empty());
     }
 }
 

@@ -27,8 +27,14 @@ impl WaiterId {
 pub struct Place {
     pub(crate) arrival: u64,
     pub(crate) since: Instant,
-    /// The backend it does not want while another can serve.
-    pub(crate) avoid: Option<u32>,
+    pub(crate) avoid: Option<Avoid>,
+}
+
+/// A backend that a caller does not want while another can serve, and until when it can wait for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Avoid {
+    pub(crate) backend: u32,
+    pub(crate) until: Instant,
 }
 
 impl Place {
@@ -53,7 +59,7 @@ pub(crate) struct Waiters {
     free: Vec<u32>,
     line: Chain,
     length: usize,
-    /// Since when somebody has been in line all the time.
+    /// Since when somebody has been in line all the time, with nothing idle.
     standing_since: Option<Instant>,
     /// No deadline in line is before this.
     earliest: Option<Instant>,
@@ -123,9 +129,33 @@ impl Waiters {
         self.leave(id);
     }
 
-    /// Since when somebody has been in line all the time.
+    /// Since when somebody has been in line all the time, with nothing idle.
     pub(crate) fn standing_since(&self) -> Option<Instant> {
         self.standing_since
+    }
+
+    /// Something is idle that nobody in line takes: they do not stand there for want of it.
+    pub(crate) fn note_idle(&mut self) {
+        self.standing_since = None;
+    }
+
+    /// When the next of them stops avoiding a backend.
+    pub(crate) fn next_to_relent(&self, now: Instant) -> Option<Instant> {
+        self.in_line().filter_map(|(_, place)| place.avoid).map(|avoid| avoid.until).filter(|&until| until > now).min()
+    }
+
+    /// A backend is no more: nobody avoids whoever has its index next.
+    pub(crate) fn forget_backend(&mut self, backend: u32) {
+        if self.length == 0 {
+            return;
+        }
+        for entry in &mut self.entries {
+            if let State::InLine { place, .. } = &mut entry.state
+                && place.avoid.is_some_and(|avoid| avoid.backend == backend)
+            {
+                place.avoid = None;
+            }
+        }
     }
 
     /// Those whose deadline has passed are served, with a refusal; also tells how many were ahead of each.

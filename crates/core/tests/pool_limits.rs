@@ -3,8 +3,10 @@
 mod stage;
 
 use carom_core::ejection::Ejection;
-use carom_core::pool::{BackendState, Claimed, Delivery, Options, Outcome, Refusal, Request};
-use stage::{Stage, backend, ms, options};
+use carom_core::pick::Pick;
+use carom_core::pool::{BackendState, Claimed, Delivery, Options, Outcome, Refusal, Request, Returned};
+use carom_core::slot::{Phase, SlotRef};
+use stage::{Stage, backend, ms, options, recovery};
 
 fn state_of(stage: &Stage, number: u16) -> BackendState {
     let snapshot = stage.machine.snapshot();
@@ -45,8 +47,7 @@ fn p17_churn_is_limited_per_backend_for_new_and_for_closed_connections() {
 
 #[test]
 fn an_ejected_backend_leaves_the_plan_for_longer_each_time() {
-    let ejection = Ejection::default().consecutive(2).time(ms(1_000));
-    let mut stage = Stage::connected(Options { ejection: Some(ejection), ..options(4, 4) }, &[1, 2]);
+    let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(2, 1_000, 4) }, &[1, 2]);
     for (time, expected) in [(1_000u64, true), (2_000, true)] {
         let mut failures = 0;
         while state_of(&stage, 1) != BackendState::Ejected {
@@ -94,6 +95,163 @@ fn a_success_between_failures_starts_the_count_again() {
     assert_ne!(state_of(&stage, 2), BackendState::Ejected);
 }
 
+/// The port of the backend that a slot is lent from.
+fn lent_from(stage: &Stage, slot: SlotRef) -> u16 {
+    stage.machine.lent().find(|lent| lent.slot == slot).unwrap().backend.port()
+}
+
+/// Takes so many, and returns those of one backend.
+fn take_of(stage: &mut Stage, many: usize, number: u16) -> Vec<SlotRef> {
+    let all: Vec<SlotRef> = (0..many).map(|_| stage.take_connecting()).collect();
+    let (of_it, others) = all.into_iter().partition(|&slot| lent_from(stage, slot) == number);
+    for slot in others {
+        stage.release(slot, Outcome::Open);
+    }
+    of_it
+}
+
+/// Ejects after so many failures, and never gives up a backend for them.
+fn ejecting(consecutive: u32, time: u64, size: usize) -> Options {
+    let ejection = Ejection::default().consecutive(consecutive).time(ms(time));
+    Options { ejection: Some(ejection), recovery: recovery(1_000), ..options(size, size) }
+}
+
+fn ejected(stage: &Stage) -> usize {
+    stage.machine.snapshot().backends.iter().filter(|found| found.ejected_until.is_some()).count()
+}
+
+#[test]
+fn as_many_are_ejected_as_max_ejected_allows_and_no_more() {
+    for (share, of_five, of_ten) in [(0.1, 0, 1), (0.3, 1, 3), (0.5, 2, 5), (0.75, 3, 7), (1.0, 4, 9)] {
+        for (known, most) in [(5u16, of_five), (10, of_ten)] {
+            let ejection = Ejection::default().consecutive(1).max_ejected(share);
+            let backends: Vec<u16> = (1..=known).collect();
+            let size = usize::from(known) * 2;
+            let options = Options { ejection: Some(ejection), ..ejecting(1, 30_000, size) };
+            let mut stage = Stage::connected(options, &backends);
+            for _ in 0..100 {
+                let slot = stage.take_connecting();
+                stage.machine.release(stage.now, slot, Outcome::Failed);
+                assert!(ejected(&stage) <= most, "{share} of {known}");
+                stage.go();
+                stage.accept_all();
+            }
+            assert_eq!(ejected(&stage), most, "{share} of {known}");
+        }
+    }
+}
+
+#[test]
+fn a_backend_both_dead_and_ejected_is_missing_once() {
+    let ejection = Ejection::default().consecutive(1).time(ms(10_000));
+    let mut stage = Stage::connected(Options { ejection: Some(ejection), ..options(4, 4) }, &[1, 2]);
+    let lent = take_of(&mut stage, 4, 1);
+    let [first, second] = lent[..] else { panic!("half of them") };
+    stage.release(first, Outcome::Failed);
+    assert_eq!(state_of(&stage, 1), BackendState::Ejected);
+    stage.release(second, Outcome::Failed);
+    assert_eq!((state_of(&stage, 1), ejected(&stage)), (BackendState::Dead, 1), "its last connection failed");
+    pass(&mut stage, 500);
+    assert_eq!((ejected(&stage), stage.slots_of(1)), (1, 0), "one of two is healthy, which is enough");
+    // The other one dies: now there is none.
+    stage.end_idle(4);
+    while stage.dialling(2) > 0 {
+        stage.refuse(2);
+    }
+    assert_eq!(ejected(&stage), 0, "all are used");
+    assert_eq!((stage.dialling(1), stage.machine.dead_of_known()), (1, (2, 2)), "and watched");
+    stage.accept(1);
+    assert_eq!(state_of(&stage, 1), BackendState::Alive);
+}
+
+#[test]
+fn what_is_lent_of_an_ejected_backend_is_not_lent_again() {
+    for warm in [false, true] {
+        let mut stage = Stage::connected(ejecting(1, 10_000, 4), &[1, 2]);
+        let lent = take_of(&mut stage, 4, 1);
+        stage.machine.release(stage.now, lent[0], Outcome::Failed);
+        assert_eq!(stage.counts_of(1).of(Phase::Busy), 1);
+        // The driver has not had its turn yet.
+        if warm {
+            assert_eq!(stage.machine.release_warm(lent[1]), Returned::Declined);
+        }
+        stage.machine.release(stage.now, lent[1], Outcome::Open);
+        assert_eq!(stage.counts_of(1).of(Phase::Idle), 0);
+        stage.go();
+        assert_eq!(stage.slots_of(1), 0);
+    }
+}
+
+#[test]
+fn what_is_still_lent_when_its_backend_is_back_stays() {
+    let mut stage = Stage::connected(ejecting(1, 1_000, 4), &[1, 2]);
+    let lent = take_of(&mut stage, 4, 1);
+    stage.release(lent[0], Outcome::Failed);
+    pass(&mut stage, 500);
+    assert_eq!(ejected(&stage), 1);
+    pass(&mut stage, 1_000);
+    assert_eq!(ejected(&stage), 0);
+    let closed = stage.closed;
+    stage.release(lent[1], Outcome::Open);
+    pass(&mut stage, 500);
+    assert_eq!(stage.closed, closed, "nothing is wrong with it");
+}
+
+#[test]
+fn ejections_are_forgiven_after_as_long_in_service() {
+    let mut stage = Stage::connected(ejecting(1, 1_000, 4), &[1, 2]);
+    let mut eject = |served: u64| {
+        pass(&mut stage, served);
+        let lent = take_of(&mut stage, 4, 1);
+        for &slot in &lent[1..] {
+            stage.release(slot, Outcome::Open);
+        }
+        stage.release(lent[0], Outcome::Failed);
+        let until = stage.machine.snapshot().backends.iter().find_map(|found| found.ejected_until).unwrap();
+        let lasts = (until - stage.now).as_millis() as u64;
+        pass(&mut stage, lasts + 20);
+        assert_eq!(ejected(&stage), 0);
+        lasts
+    };
+    assert_eq!([500, 500, 500].map(&mut eject), [1_000, 2_000, 3_000]);
+    assert_eq!([2_100, 60_000].map(eject), [2_000, 1_000], "two are forgiven, then all");
+}
+
+/// On the short ways too, to rest and straight to the next user.
+#[test]
+fn a_warm_use_that_went_well_starts_the_count_again() {
+    for passed_on in [false, true] {
+        let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(2, 1_000, 2) }, &[1, 2]);
+        let take_from = |stage: &mut Stage, number: u16| {
+            let request = Request { avoid: stage.machine.find(&backend(3 - number)), ..Request::within(ms(1_000)) };
+            let Claimed::Granted { slot, .. } = stage.machine.claim(stage.now, request) else { panic!() };
+            assert_eq!(lent_from(stage, slot), number);
+            slot
+        };
+        let fail = |stage: &mut Stage| {
+            let slot = take_from(stage, 1);
+            stage.release(slot, Outcome::Failed);
+            stage.accept_all();
+        };
+        fail(&mut stage);
+        take_from(&mut stage, 2);
+        let warm = stage.machine.claim_warm().expect("the only one there is");
+        if passed_on {
+            let waiter = stage.wait(ms(1_000));
+            let Returned::Passed { waiter: next, slot } = stage.machine.release_warm(warm) else { panic!() };
+            assert_eq!(next, waiter);
+            stage.release(slot, Outcome::Failed);
+        } else {
+            assert_eq!(stage.machine.release_warm(warm), Returned::Rests);
+            fail(&mut stage);
+        }
+        assert_eq!(ejected(&stage), 0, "one in a row");
+        stage.accept_all();
+        fail(&mut stage);
+        assert_eq!(ejected(&stage), 1, "two in a row");
+    }
+}
+
 #[test]
 fn at_its_turn_a_claim_is_shed_that_waited_too_long_in_a_standing_line() {
     let mut stage = Stage::connected(Options { target_delay: Some(ms(50)), ..options(1, 1) }, &[1]);
@@ -108,6 +266,73 @@ fn at_its_turn_a_claim_is_shed_that_waited_too_long_in_a_standing_line() {
     // The line has stood for 120 ms: the first waited 120 ms and is shed, the second 40 ms and is served.
     assert_eq!(stage.deliveries[0], Delivery::Refuse { waiter: first, refusal: Refusal::Shed });
     assert!(matches!(stage.deliveries[1], Delivery::Grant { waiter, .. } if waiter == second));
+}
+
+#[test]
+fn in_a_burst_only_a_claim_that_waited_ten_times_the_target_is_shed() {
+    for (waits, is_shed) in [(49, false), (51, true)] {
+        let mut stage = Stage::connected(Options { target_delay: Some(ms(5)), ..options(1, 1) }, &[1]);
+        let held = stage.take();
+        let waiter = stage.wait(ms(60_000));
+        stage.pass(ms(waits));
+        stage.release(held, Outcome::Open);
+        assert_eq!(stage.refused(waiter), is_shed.then_some(Refusal::Shed), "after {waits} ms in line");
+        assert_eq!(stage.granted(waiter).is_some(), !is_shed);
+    }
+}
+
+/// Failing at once must not look like being quick. With two connections each, one failed use in a row leaves a backend with
+/// something idle, so that only its load keeps users away.
+#[test]
+fn a_failed_use_counts_as_a_slow_one() {
+    let options = Options { recovery: recovery(1_000), ..options(8, 8) };
+    let mut stage = Stage::connected(options, &[1, 2]);
+    let mut failed = 0;
+    for _ in 0..200 {
+        let slot = stage.take();
+        if lent_from(&stage, slot) == 1 {
+            failed += 1;
+            stage.release(slot, Outcome::Failed);
+            stage.accept_all();
+        } else {
+            stage.pass(ms(5));
+            stage.release(slot, Outcome::Open);
+        }
+    }
+    assert!((1..=20).contains(&failed), "{failed} of 200 went to the one that fails");
+}
+
+#[test]
+fn surplus_connections_are_released_no_faster_than_churn_allows() {
+    let options = Options { churn_per_second: Some(2.0), max_idle: Some(ms(1_000)), ..options(0, 4) };
+    let mut stage = Stage::connected(options, &[1]);
+    let waiters: Vec<_> = (0..4).map(|_| stage.wait(ms(60_000))).collect();
+    pass(&mut stage, 3_000);
+    for waiter in waiters {
+        let slot = stage.granted(waiter).expect("grown to four");
+        stage.release(slot, Outcome::Open);
+    }
+    let (mut closed, mut closed_at) = (stage.closed, stage.now);
+    while stage.counts().total() > 0 {
+        pass(&mut stage, 10);
+        if stage.closed > closed {
+            assert_eq!(stage.closed, closed + 1, "one at a time");
+            assert!(stage.now - closed_at >= ms(500), "after {:?}", stage.now - closed_at);
+            (closed, closed_at) = (stage.closed, stage.now);
+        }
+        assert!(stage.elapsed() < ms(100_000), "they are never released");
+    }
+}
+
+#[test]
+fn a_smaller_maximum_does_not_wait_for_churn() {
+    let mut stage = Stage::new(Options { churn_per_second: Some(2.0), ..options(8, 8) });
+    stage.backends(&[1, 2]);
+    pass(&mut stage, 5_000);
+    assert_eq!(stage.of(Phase::Idle), 8);
+    stage.machine.resize(stage.now, 1, 3).unwrap();
+    stage.go();
+    assert_eq!(stage.counts().total(), 3, "what is above the maximum is closed at once");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use carom_core::idle;
 use carom_core::pick::Pick;
 use carom_core::pool::{Claimed, Ending, Options, Outcome, Refusal, Request, State};
 use carom_core::recovery::Recovery;
-use carom_core::slot::Phase;
+use carom_core::slot::{Phase, SlotRef};
 use stage::{Stage, backend, ms, options, policy, recovery};
 use std::time::Duration;
 
@@ -271,26 +271,80 @@ fn the_line_is_no_longer_than_it_may_be() {
 
 #[test]
 fn a_short_lived_connection_counts_as_a_failed_attempt_and_such_attempts_run_out() {
-    let recovery = Recovery::from(policy(3).delay(ms(400)).max_delay(ms(5_000)));
+    let recovery = Recovery::from(policy(3).delay(ms(1_000)).max_delay(ms(9_000)));
     let mut stage = Stage::new(Options { recovery, ..options(1, 1) });
     stage.backends(&[1]);
     let mut pauses = Vec::new();
     while stage.machine.state() != State::Failed {
         stage.accept(1);
-        let slot = stage.take();
-        stage.pass(ms(100));
-        stage.release(slot, Outcome::Ended);
+        stage.end_idle(1);
         let before = stage.now;
         stage.pass_until(|stage| !stage.dials.is_empty());
         pauses.push(stage.now - before);
         assert!(pauses.len() < 9, "it is never given up: {pauses:?}");
     }
-    assert_eq!(pauses, [ms(400), ms(800), ms(5_000)]);
+    assert_eq!(pauses, [ms(1_000), ms(2_000), ms(9_000)]);
     stage.accept(1);
-    let slot = stage.take();
     stage.pass(ms(500));
-    stage.release(slot, Outcome::Ended);
+    stage.end_idle(1);
     assert_eq!(stage.dialling(1), 1, "one that lived longer is replaced at once");
+}
+
+/// Uses up a connection that was just made.
+type UsesUp = fn(&mut Stage, SlotRef);
+
+#[test]
+fn a_connection_that_was_used_may_end_at_any_age_and_nobody_is_to_blame() {
+    let uses_up: [(&str, bool, UsesUp); 4] = [
+        ("closed at release", false, |stage, slot| stage.release(slot, Outcome::Dropped)),
+        ("closed at rest", false, |stage, slot| {
+            stage.release(slot, Outcome::Open);
+            stage.pass(ms(600));
+            stage.end_watched(1, Ending::Found);
+        }),
+        ("refused by the reset", true, |stage, slot| {
+            stage.release(slot, Outcome::Open);
+            let reset = stage.checks.pop().expect("it is cleaned");
+            stage.machine.handle_checked(stage.now, reset, false);
+            stage.go();
+        }),
+        ("cut short by the reset's timeout", true, |stage, slot| {
+            stage.release(slot, Outcome::Open);
+            stage.pass(ms(3_000));
+        }),
+    ];
+    for (how, resets, use_up) in uses_up {
+        // One attempt: any blame would be death.
+        let recovery = Recovery::from(policy(1).delay(ms(5_000)).max_delay(ms(60_000)));
+        let mut stage = Stage::connected(Options { recovery, resets, ..options(1, 1) }, &[1]);
+        for _ in 0..30 {
+            let slot = stage.take();
+            use_up(&mut stage, slot);
+            assert_eq!((stage.dialling(1), stage.machine.state()), (1, State::Running), "{how}");
+            stage.accept(1);
+        }
+    }
+}
+
+#[test]
+fn a_check_that_fails_says_no_more_than_that_the_connection_has_ended() {
+    let options = Options { check_after: Some(ms(1_000)), check_timeout: ms(200), ..options(1, 1) };
+    for timed_out in [false, true] {
+        for (delay, blamed) in [(500, false), (5_000, true)] {
+            let recovery = Recovery::from(policy(2).delay(ms(delay)).max_delay(ms(60_000)));
+            let mut stage = Stage::connected(Options { recovery, ..options.clone() }, &[1]);
+            stage.pass_until(|stage| !stage.checks.is_empty());
+            if timed_out {
+                stage.pass(ms(200));
+            } else {
+                let check = stage.checks.remove(0);
+                stage.machine.handle_checked(stage.now, check, false);
+                stage.go();
+            }
+            let reconnects = (stage.dialling(1), stage.of(Phase::Backoff));
+            assert_eq!(reconnects, if blamed { (0, 1) } else { (1, 0) }, "it lived for a second, delay {delay} ms");
+        }
+    }
 }
 
 #[test]

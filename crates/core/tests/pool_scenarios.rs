@@ -68,7 +68,7 @@ fn p05_a_connection_that_broke_while_lent_is_replaced() {
     let mut stage = Stage::connected(options(1, 1), &[1]);
     let slot = stage.take();
     stage.pass(ms(300));
-    stage.release(slot, Outcome::Ended);
+    stage.release(slot, Outcome::Dropped);
     assert_eq!((stage.counts().total(), stage.dialling(1)), (1, 1));
     stage.accept(1);
     assert_eq!(stage.of(Phase::Idle), 1);
@@ -192,7 +192,7 @@ fn p12_a_cancelled_claim_is_never_heard_of_again() {
 
 #[test]
 fn p13_p14_a_release_and_an_end_at_the_same_moment_do_no_harm() {
-    for outcome in [Outcome::Discarded, Outcome::Failed, Outcome::Ended, Outcome::Open] {
+    for outcome in [Outcome::Discarded, Outcome::Failed, Outcome::Ended, Outcome::Dropped, Outcome::Open] {
         let options = Options { recovery: recovery(3), ..options(1, 1) };
         let mut stage = Stage::connected(options, &[1]);
         stage.pass(ms(600));

@@ -48,6 +48,17 @@ fn promise_5_the_pool_is_back_at_its_target_when_faults_stop() {
     });
 }
 
+/// Few are ejected at a time, nothing of them is lent, and they come back; see `world/promises.rs`.
+#[test]
+fn ejection_leaves_enough_to_serve_and_ends_in_time() {
+    for_each_schedule(2_000, |seed, trace| {
+        let mut world = World::new(Setting::with_failing_uses(seed), seed, trace);
+        world.publish_all();
+        world.run_for(Duration::from_secs(8));
+        world.end();
+    });
+}
+
 /// Callers who avoid a backend may let others go ahead; everything else holds.
 #[test]
 fn promises_1_2_3_6_7_hold_with_callers_who_avoid_backends() {

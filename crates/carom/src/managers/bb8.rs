@@ -2,8 +2,9 @@
 //!
 //! `connect` connects, within the pool's recovery policy. `has_broken` is asked when a claim comes back, and when a
 //! connection is claimed that has idled for over 500 ms. `is_valid` is the check that runs in the background after
-//! `check_after` of idling, within `check_timeout`; a claim never waits for it. The manager's errors are the
-//! connector's: `source()` of a [`ClaimError`](crate::ClaimError) can be downcast to them.
+//! `check_after` of idling, within `check_timeout`; a claim never waits for it. A connection that has broken or is not
+//! valid is replaced; nobody is blamed for that. The manager's errors are the connector's: `source()` of a
+//! [`ClaimError`](crate::ClaimError) can be downcast to them.
 //!
 //! ```
 //! use carom::managers::bb8::from_managers;

@@ -175,7 +175,8 @@ impl<C: Connect> Builder<C> {
     }
 
     /// New or closed connections per second and backend, so that a change of plan does not fall on a backend all at once.
-    /// The first change is free; removal, death and reconnecting under the recovery policy are not limited. Default none.
+    /// The first change is free; removal, death, ejection, a maximum made smaller, and reconnecting under the recovery policy
+    /// are not limited. Connections that are used up after each claim are: they cannot be replaced faster. Default none.
     pub fn churn_per_second(mut self, churn_per_second: impl Into<Option<f64>>) -> Builder<C> {
         self.options.churn_per_second = churn_per_second.into();
         self

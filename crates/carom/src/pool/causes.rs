@@ -11,6 +11,15 @@ use std::sync::Arc;
 
 type Reason = Arc<dyn Error + Send + Sync>;
 
+/// What a backend failed at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failing {
+    Connect,
+    Check,
+    Reset,
+    Use,
+}
+
 /// The last error of each known backend that has not worked since, and the resolver's.
 #[derive(Default)]
 pub(crate) struct Causes {
@@ -21,6 +30,7 @@ pub(crate) struct Causes {
 
 struct Failure {
     backend: Arc<Backend>,
+    failing: Failing,
     error: Reason,
     number: u64,
 }
@@ -30,9 +40,9 @@ struct Failure {
 pub(crate) struct Outdated(#[allow(dead_code, reason = "only dropped")] Vec<Reason>);
 
 impl Causes {
-    pub(crate) fn failed(&mut self, backend: Arc<Backend>, error: Reason) -> Outdated {
+    pub(crate) fn failed(&mut self, backend: Arc<Backend>, failing: Failing, error: Reason) -> Outdated {
         self.count += 1;
-        let failure = Failure { backend: Arc::clone(&backend), error, number: self.count };
+        let failure = Failure { backend: Arc::clone(&backend), failing, error, number: self.count };
         outdated(self.backends.insert((*backend).clone(), failure).map(|failure| failure.error))
     }
 
@@ -55,8 +65,14 @@ impl Causes {
     pub(crate) fn latest(&self) -> Option<Cause> {
         let latest = self.backends.values().max_by_key(|failure| failure.number);
         match (latest, &self.resolver) {
-            (Some(Failure { backend, error, .. }), _) => {
-                Some(Cause::Connect { backend: Arc::clone(backend), error: Arc::clone(error) })
+            (Some(Failure { backend, failing, error, .. }), _) => {
+                let (backend, error) = (Arc::clone(backend), Arc::clone(error));
+                Some(match failing {
+                    Failing::Connect => Cause::Connect { backend, error },
+                    Failing::Check => Cause::Check { backend, error },
+                    Failing::Reset => Cause::Reset { backend, error },
+                    Failing::Use => Cause::Use { backend, error },
+                })
             }
             (None, Some(error)) => Some(Cause::Resolve { error: Arc::clone(error) }),
             (None, None) => None,

@@ -1,5 +1,6 @@
 //! The guard that a caller holds: a connection, until it is dropped.
 
+use super::causes::Failing;
 use super::quiet::drop_quietly;
 use super::shared::{Held, Shared};
 use crate::clock;
@@ -52,12 +53,16 @@ impl<C: Connect> Claim<C> {
         }
     }
 
-    /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, and it looks
-    /// slow to [`Pick::LeastLoaded`](crate::Pick::LeastLoaded). The reason becomes the cause that failing claims report.
+    /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to
+    /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it. The reason becomes the
+    /// cause that failing claims report. For a connection that is of no use while its backend is fine there is
+    /// [`discard`](Claim::discard).
     pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
+        // Whatever becomes of this, the claim is still whole.
+        let error = reason.into().into();
         if let Some(held) = self.held.take() {
-            let (backend, error) = (Arc::clone(&held.backend), reason.into().into());
-            let outdated = self.shared.step(|table| table.causes.failed(backend, error));
+            let backend = Arc::clone(&held.backend);
+            let outdated = self.shared.step(|table| table.causes.failed(backend, Failing::Use, error));
             drop_quietly(&self.shared.name, outdated);
             self.give_up(held, Outcome::Failed);
         }
@@ -75,7 +80,7 @@ impl<C: Connect> Claim<C> {
     /// Asks whether the connection, which has idled for a while, is still open.
     pub(crate) fn ask(&mut self) -> bool {
         let held = self.held.as_mut().expect("a claim holds its connection until it is consumed");
-        self.shared.connector.is_open(&mut held.connection)
+        is_open(&self.shared, held)
     }
 
     /// Ends a claim whose connection turned out closed.
@@ -118,16 +123,23 @@ impl<C: Connect> Drop for Claim<C> {
         if std::thread::panicking() {
             return self.give_up(held, Outcome::Dropped);
         }
-        let connector = &self.shared.connector;
-        match catch_unwind(AssertUnwindSafe(|| connector.is_open(&mut held.connection))) {
-            Ok(true) => {
-                if let Some(held) = self.shared.release_warm(held) {
-                    self.give_back(held, Outcome::Open);
-                }
+        if is_open(&self.shared, &mut held) {
+            if let Some(held) = self.shared.release_warm(held) {
+                self.give_back(held, Outcome::Open);
             }
-            Ok(false) | Err(_) => self.give_up(held, Outcome::Ended),
+        } else {
+            tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "a connection came back closed");
+            self.give_up(held, Outcome::Dropped);
         }
     }
+}
+
+/// Asks whether a connection may be used again. A panic means no, and goes no further.
+fn is_open<C: Connect>(shared: &Shared<C>, held: &mut Held<C>) -> bool {
+    catch_unwind(AssertUnwindSafe(|| shared.connector.is_open(&mut held.connection))).unwrap_or_else(|_| {
+        tracing::warn!(pool = &*shared.name, backend = %held.backend, "the connector panicked in `is_open`");
+        false
+    })
 }
 
 impl<C: Connect> Deref for Claim<C> {

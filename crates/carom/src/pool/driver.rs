@@ -4,6 +4,7 @@
 //! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
 //! machine hears that it has ended when it really has.
 
+use super::causes::Failing;
 use super::error::{ConnectError, ResolverEnded};
 use super::quiet::{drop_quietly, text_of};
 use super::shared::{Held, Outstanding, Shared};
@@ -220,9 +221,15 @@ impl<C: Connect> Driver<C> {
         let work = known.work.clone();
         if let Some(timeout) = timed_out {
             match work {
-                Work::Connect(backend) => self.note(&backend, Arc::new(ConnectError::ConnectTimedOut(timeout))),
-                Work::Check(backend) => self.note(&backend, Arc::new(ConnectError::CheckTimedOut(timeout))),
-                Work::Reset(backend) => self.note(&backend, Arc::new(ConnectError::ResetTimedOut(timeout))),
+                Work::Connect(backend) => {
+                    self.note(&backend, Failing::Connect, Arc::new(ConnectError::ConnectTimedOut(timeout)));
+                }
+                Work::Check(backend) => {
+                    self.note(&backend, Failing::Check, Arc::new(ConnectError::CheckTimedOut(timeout)));
+                }
+                Work::Reset(backend) => {
+                    self.note(&backend, Failing::Reset, Arc::new(ConnectError::ResetTimedOut(timeout)));
+                }
                 Work::Close => {}
             }
         }
@@ -279,12 +286,18 @@ impl<C: Connect> Driver<C> {
             }
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
             (Work::Check(_) | Work::Reset(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
-            (Work::Check(backend) | Work::Reset(backend), Some(Done::Checked(held, Err(error)))) => {
+            (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
                 drop_quietly(&self.shared.name, held);
                 self.check_failed(slot, &backend, Arc::new(error));
             }
-            (Work::Check(backend) | Work::Reset(backend), _) => {
-                self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked))
+            (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
+            (Work::Reset(backend), Some(Done::Checked(held, Err(error)))) => {
+                drop_quietly(&self.shared.name, held);
+                self.not_cleaned(slot, &backend, error);
+            }
+            (Work::Reset(backend), _) => {
+                self.note(&backend, Failing::Reset, Arc::new(ConnectError::Panicked));
+                self.not_passed(slot);
             }
             (Work::Close, _) => self.ended(slot),
         }
@@ -304,7 +317,7 @@ impl<C: Connect> Driver<C> {
     }
 
     fn connect_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
-        self.note(backend, error);
+        self.note(backend, Failing::Connect, error);
         let now = clock::now();
         self.shared.driver_step(|table| table.machine.handle_connect_failed(now, slot));
     }
@@ -320,7 +333,20 @@ impl<C: Connect> Driver<C> {
     }
 
     fn check_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
-        self.note(backend, error);
+        self.note(backend, Failing::Check, error);
+        self.not_passed(slot);
+    }
+
+    /// That a connection cannot be cleaned is nobody's fault, and not why a claim fails.
+    fn not_cleaned(&mut self, slot: SlotRef, backend: &Backend, error: C::Error) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(pool = &*self.shared.name, %backend, error = text_of(&error), "a reset was refused");
+        }
+        drop_quietly(&self.shared.name, error);
+        self.not_passed(slot);
+    }
+
+    fn not_passed(&mut self, slot: SlotRef) {
         let now = clock::now();
         self.shared.driver_step(|table| table.machine.handle_checked(now, slot, false));
     }
@@ -338,11 +364,11 @@ impl<C: Connect> Driver<C> {
     }
 
     /// Keeps the last real error, for whoever fails because of it.
-    fn note(&self, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
+    fn note(&self, backend: &Arc<Backend>, failing: Failing, error: Arc<dyn Error + Send + Sync>) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(pool = &*self.shared.name, %backend, error = text_of(&error), "backend failed");
+            tracing::debug!(pool = &*self.shared.name, %backend, ?failing, error = text_of(&error), "backend failed");
         }
-        let outdated = self.shared.driver_step(|table| table.causes.failed(Arc::clone(backend), error));
+        let outdated = self.shared.driver_step(|table| table.causes.failed(Arc::clone(backend), failing, error));
         drop_quietly(&self.shared.name, outdated);
     }
 

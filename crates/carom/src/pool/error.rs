@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Why a claim was not granted.
 ///
-/// `source()` is the last real error: what connecting (or the resolver) said, as the connector returned it, so that it can
-/// be downcast.
+/// `source()` is the last real error: what connecting, a check, or the resolver said, as it was returned, so that it can be
+/// downcast; or the reason that a claim was [failed](super::Claim::fail) with.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -99,12 +99,37 @@ pub struct Summary {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Connecting to, checking, or using a backend failed.
+    /// Connecting to a backend failed.
     #[non_exhaustive]
     Connect {
         /// Which backend.
         backend: Arc<Backend>,
         /// What the connector said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// The check of an idle connection failed, and no new connection has been made since.
+    #[non_exhaustive]
+    Check {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What the connector said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// Cleaning a connection after use hung or panicked, and no new connection has been made since. One that the connector
+    /// says cannot be cleaned is none of these.
+    #[non_exhaustive]
+    Reset {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What went wrong.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// A user blamed a backend, with [`Claim::fail`](super::Claim::fail), and no new connection has been made since.
+    #[non_exhaustive]
+    Use {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// The reason its user gave.
         error: Arc<dyn Error + Send + Sync>,
     },
     /// The resolver could not say who serves.
@@ -118,7 +143,11 @@ pub enum Cause {
 impl Cause {
     fn error(&self) -> &(dyn Error + 'static) {
         match self {
-            Cause::Connect { error, .. } | Cause::Resolve { error } => &**error,
+            Cause::Connect { error, .. }
+            | Cause::Check { error, .. }
+            | Cause::Reset { error, .. }
+            | Cause::Use { error, .. }
+            | Cause::Resolve { error } => &**error,
         }
     }
 }
@@ -127,6 +156,9 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
+            Cause::Check { backend, error } => write!(f, "last failed check: {backend}: {}", Chain(&**error)),
+            Cause::Reset { backend, error } => write!(f, "last failed reset: {backend}: {}", Chain(&**error)),
+            Cause::Use { backend, error } => write!(f, "last failed use: {backend}: {}", Chain(&**error)),
             Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
         }
     }

@@ -91,6 +91,10 @@ impl ClaimOptions {
     }
 
     /// A backend not to be given while another can serve: for another try after this one failed. Default none.
+    ///
+    /// Another can serve when it is neither dead nor ejected and has a connection, idle or in use, or is about to get one.
+    /// The claim waits for that for half its timeout at most, or for `target_delay` if that is shorter; then it takes what
+    /// there is, the avoided backend's as well.
     #[must_use]
     pub fn avoid(mut self, backend: Backend) -> ClaimOptions {
         self.avoid = Some(backend);
@@ -182,7 +186,7 @@ impl<C: Connect> Pool<C> {
     }
 
     /// Changes how many connections are kept and how many there may be. Idle ones above a new maximum are closed now, lent
-    /// ones as they come back; with `churn_per_second` either takes its time.
+    /// ones as they come back, whatever `churn_per_second` says; that is for what changes below the maximum.
     ///
     /// # Errors
     /// When the sizes make no sense; nothing is changed then.

@@ -5,6 +5,10 @@
 //! decrypts what waits before a connection is lent again: tickets are kept for the next handshake, a goodbye is noticed
 //! wherever it stands, and the late reply to an earlier request is told from both.
 //!
+//! It does so when a claim comes back, and when a connection is claimed that has idled for 250 to 500 ms or more. A reply that
+//! arrives in between is lent with the connection: if a request was cancelled, cut short by a timeout, or given up, end its
+//! claim with [`Claim::discard`](crate::Claim::discard).
+//!
 //! ```
 //! use carom::Pool;
 //! use carom::tls::Tls;

@@ -194,8 +194,15 @@ impl Backends {
         self.ejected
     }
 
-    /// One more is out.
-    pub(crate) fn count_ejected(&mut self) {
+    /// Known backends that are neither dead nor ejected. Linear in backends.
+    pub(crate) fn healthy(&self) -> usize {
+        let is_healthy = |record: &Record| !record.health.is_dead() && record.service.ejected_until.is_none();
+        self.order.iter().filter(|&&index| is_healthy(self.get(index))).count()
+    }
+
+    /// A backend is out.
+    pub(crate) fn eject(&mut self, index: u32, service: Service) {
+        self.get_mut(index).service = service;
         self.ejected += 1;
     }
 
@@ -208,11 +215,6 @@ impl Backends {
 
     pub(crate) fn find(&self, backend: &Backend) -> Option<u32> {
         self.by_backend.get(backend).copied()
-    }
-
-    /// Whether a known backend other than this one has a connection that works.
-    pub(crate) fn another_works(&self, index: u32) -> bool {
-        self.order.iter().any(|&other| other != index && self.get(other).counts.working() > 0)
     }
 
     pub(crate) fn all_dead(&self) -> bool {

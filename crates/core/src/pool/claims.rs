@@ -1,11 +1,12 @@
 //! Claims: asking, waiting, being served, coming back.
 
+use super::backends::{Doubt, Record};
 use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::backend::Backend;
 use crate::idle::Idleness;
 use crate::recovery::DAY;
-use crate::slot::{Life, SlotRef, State, Then};
-use crate::waiters::{Place, WaiterId};
+use crate::slot::{Life, Phase, SlotRef, State, Then};
+use crate::waiters::{Avoid, Place, WaiterId};
 use std::time::{Duration, Instant};
 
 /// A line that has not been empty for this long is a sign of overload, not of a burst.
@@ -15,10 +16,12 @@ impl Machine {
     /// Asks for a connection: an idle one at once, otherwise a place in line.
     pub fn claim(&mut self, now: Instant, request: Request) -> Claimed {
         self.arrivals += 1;
-        let place = Place { arrival: self.arrivals, since: now, avoid: request.avoid.map(|id| id.0) };
+        let place = Place { arrival: self.arrivals, since: now, avoid: self.avoid(now, &request) };
         if let Some(refusal) = self.refuses() {
             return Claimed::Refused(refusal);
         }
+        // Who avoided a backend until now may have a reason to take what is idle.
+        self.serve_choosy(now);
         if let Some(granted) = self.grant_idle(now, place) {
             return granted;
         }
@@ -32,8 +35,9 @@ impl Machine {
     }
 
     /// Asks again after a connection that was granted turned out closed and was released as [`Outcome::Ended`]: place and
-    /// deadline are those of the first time.
+    /// deadline are those of the first time. What it avoids is named anew, since it may be gone meanwhile.
     pub fn claim_again(&mut self, now: Instant, place: Place, request: Request) -> Claimed {
+        let place = Place { avoid: self.avoid(place.since, &request), ..place };
         if let Some(refusal) = self.refuses() {
             return Claimed::Refused(refusal);
         }
@@ -56,6 +60,7 @@ impl Machine {
         if let Some(refusal) = self.refuses() {
             return Claimed::Refused(refusal);
         }
+        self.serve_choosy(now);
         self.grant_idle(now, place).unwrap_or(Claimed::Refused(Refusal::Busy))
     }
 
@@ -70,18 +75,21 @@ impl Machine {
         let Some(found) = self.current(slot) else { return };
         let State::Busy { life, since, timed, unwanted } = found.state else { return };
         let (index, backend) = (slot.index, found.backend);
-        // Whatever became of it: until now it had a user.
-        let life = life.seen_at(now);
+        let life = match outcome {
+            // It turned out closed when it was granted: this was no use, and it may have been closed long before.
+            Outcome::Ended => Life { uses: life.uses - 1, ..life },
+            // Whatever became of it: until now it had a user.
+            Outcome::Open | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {
+                life.seen_at(now)
+            }
+        };
         self.picker.end_use(backend);
         let took = now.saturating_duration_since(since);
         match outcome {
             Outcome::Open | Outcome::Discarded | Outcome::Detached if timed => {
                 self.picker.learn(now, backend, took, false);
             }
-            Outcome::Failed => {
-                self.picker.learn(now, backend, took, true);
-                self.count_failure(now, backend);
-            }
+            Outcome::Failed => self.picker.learn(now, backend, took, true),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open | Outcome::Discarded | Outcome::Detached | Outcome::Ended | Outcome::Dropped => {}
         }
@@ -99,8 +107,12 @@ impl Machine {
                 self.follow(now, index, then);
             }
             Outcome::Failed => {
+                let ejected = self.count_failure(now, backend);
                 let then = self.blame(now, index, life);
                 self.follow(now, index, then);
+                if ejected {
+                    self.leave_out(now, backend);
+                }
             }
             Outcome::Dropped | Outcome::Detached => self.follow(now, index, Then::Gone),
         }
@@ -115,6 +127,7 @@ impl Machine {
         if self.serve_first(now, index, life) {
             return;
         }
+        self.waiters.note_idle();
         self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
         self.picker.rest(index, self.slots[index as usize].backend);
         self.expect_settling(now);
@@ -128,6 +141,7 @@ impl Machine {
         if self.serve_first(now, index, life) {
             return;
         }
+        self.waiters.note_idle();
         self.enter(index, State::Idle { life, last_used, looked_at: now, idleness: Idleness::Using });
         self.picker.rest_last(index, self.slots[index as usize].backend);
         self.attend_idle(index);
@@ -177,6 +191,13 @@ impl Machine {
         }
         let waiter = self.waiters.join(now, place, deadline);
         self.due(deadline);
+        if self.picker.has_idle() {
+            self.waiters.note_idle();
+        }
+        if let Some(Avoid { until, .. }) = place.avoid.filter(|avoid| avoid.until > now) {
+            self.relent_at = Some(self.relent_at.map_or(until, |at| at.min(until)));
+            self.due(until);
+        }
         self.note_load(now);
         Claimed::Waiting(waiter)
     }
@@ -186,7 +207,7 @@ impl Machine {
         let backend = self.slots[index as usize].backend;
         loop {
             let standing_since = self.waiters.standing_since();
-            let Some((waiter, place)) = self.first_who_takes(backend) else { return false };
+            let Some((waiter, place)) = self.first_who_takes(now, backend) else { return false };
             self.waiters.serve(waiter);
             if self.is_shed(now, place, standing_since) {
                 self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::Shed });
@@ -199,12 +220,43 @@ impl Machine {
     }
 
     /// Nearly always the first in line; only those who avoid this very backend let others go ahead.
-    fn first_who_takes(&self, backend: u32) -> Option<(WaiterId, Place)> {
-        self.waiters.in_line().find(|(_, place)| self.takes(*place, backend))
+    fn first_who_takes(&self, now: Instant, backend: u32) -> Option<(WaiterId, Place)> {
+        self.waiters.in_line().find(|(_, place)| self.avoids(now, *place) != Some(backend))
     }
 
-    fn takes(&self, place: Place, backend: u32) -> bool {
-        place.avoid != Some(backend) || !self.backends.another_works(backend)
+    /// A claim waits for another backend than the one it avoids while there is hope, and for half its time or the target
+    /// delay at most; then it takes what there is.
+    fn avoid(&self, since: Instant, request: &Request) -> Option<Avoid> {
+        let BackendId(backend) = request.avoid?;
+        let patience = (request.timeout / 2).min(self.options.target_delay.unwrap_or(Duration::MAX));
+        Some(Avoid { backend, until: since + patience.min(DAY * 365) })
+    }
+
+    /// The backend that a claim would not take now.
+    fn avoids(&self, now: Instant, place: Place) -> Option<u32> {
+        let Avoid { backend, until } = place.avoid?;
+        (until > now && self.another_can_serve(backend)).then_some(backend)
+    }
+
+    /// Whether a backend other than this one has a connection that will be lent again, or is about to have one.
+    fn another_can_serve(&self, avoided: u32) -> bool {
+        let has_room = self.counts.total() < self.options.maximum;
+        let lends = |&slot: &u32| match self.slots[slot as usize].state {
+            State::Idle { .. } | State::Checking { .. } => true,
+            State::Busy { unwanted, .. } => !unwanted,
+            State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Closing { .. } => false,
+        };
+        let can_serve = |record: &Record| {
+            // Of one that hangs or fails, and has nothing that works, nothing is to be expected.
+            let is_about_to =
+                record.health.doubt() == Some(Doubt::None) && (has_room || record.counts.of(Phase::Connecting) > 0);
+            record.service.ejected_until.is_none() && (is_about_to || record.slots.iter().any(lends))
+        };
+        self.backends.order().iter().any(|&other| other != avoided && can_serve(self.backends.get(other)))
     }
 
     /// Controlled delay: a standing line is kept short, a burst is let through.
@@ -217,15 +269,14 @@ impl Machine {
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
         self.picker.pass(now);
-        match place.avoid {
-            Some(avoided) if self.backends.another_works(avoided) => {
-                self.picker.choose_avoiding(avoided, &mut self.random)
-            }
-            Some(_) | None => self.picker.choose(&mut self.random),
+        match self.avoids(now, place) {
+            Some(avoided) => self.picker.choose_avoiding(avoided, &mut self.random),
+            None => self.picker.choose(&mut self.random),
         }
     }
 
-    /// Those who avoid a backend may stand in line while something of it is idle. When no other works any more, they take it.
+    /// Those who avoid a backend may stand in line while something of it is idle. When no other can serve any more, or they
+    /// have waited long enough for one, they take it.
     pub(super) fn serve_choosy(&mut self, now: Instant) {
         if self.waiters.len() == 0 || !self.picker.has_idle() || self.is_closed() {
             return;
@@ -234,10 +285,23 @@ impl Machine {
         for (waiter, place) in choosy {
             let Some(index) = self.choose(now, place) else { continue };
             let State::Idle { life, .. } = self.slots[index as usize].state else { continue };
+            let standing_since = self.waiters.standing_since();
             self.waiters.serve(waiter);
+            if self.is_shed(now, place, standing_since) {
+                self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::Shed });
+                continue;
+            }
             let slot = self.lend(now, index, life);
             self.deliveries.push_back(Delivery::Grant { waiter, slot });
         }
+    }
+
+    /// Those who have avoided a backend for long enough do so no more.
+    pub(super) fn relent(&mut self, now: Instant) {
+        if self.relent_at.is_some_and(|at| at <= now) {
+            self.relent_at = self.waiters.next_to_relent(now);
+        }
+        self.serve_choosy(now);
     }
 
     /// Whatever the last plan thought of it: nothing of a closed pool or a removed backend is lent again.

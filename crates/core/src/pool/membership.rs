@@ -86,6 +86,7 @@ impl Machine {
             }
         }
         self.backends.remove(index);
+        self.waiters.forget_backend(index);
         let slots = self.backends.get(index).slots.clone();
         if slots.is_empty() {
             self.backends.forget_if_empty(index);

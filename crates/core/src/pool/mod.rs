@@ -159,7 +159,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Fail at once while no backend is known.
     pub error_on_empty: bool,
-    /// A backend not to be given while another can serve; see [`Machine::find`].
+    /// A backend not to be given while another can serve, for half of `timeout` or the target delay at most; see
+    /// [`Machine::find`].
     pub avoid: Option<BackendId>,
 }
 
@@ -193,13 +194,14 @@ pub enum Claimed {
 pub enum Outcome {
     /// The connection comes back and may be used again.
     Open,
-    /// It had ended, cleanly or not, and has been dropped.
+    /// It turned out closed when it was granted, and has been dropped: nobody has used it.
     Ended,
     /// Its user blames the backend; it has been dropped.
     Failed,
     /// It comes back to be closed, without blame.
     Discarded,
-    /// It has been dropped, without blame.
+    /// It had ended, or cannot be used again, and has been dropped. Nobody is blamed: that a connection was used up does
+    /// not say that others cannot be made, and each of them is paid for by a use.
     Dropped,
     /// Its user keeps it.
     Detached,
@@ -245,6 +247,8 @@ pub struct Machine {
     decohere_at: Option<Instant>,
     /// When surplus idle connections, or backends at rest, are looked at again.
     look_at: Option<Instant>,
+    /// When somebody in line stops avoiding a backend.
+    relent_at: Option<Instant>,
     /// The size of the last plan.
     planned: usize,
     /// How many plans there have been.
@@ -293,6 +297,7 @@ impl Machine {
             sample_at: Some(now + LowPass::INTERVAL),
             decohere_at: None,
             look_at: None,
+            relent_at: None,
             planned: 0,
             plans: 0,
             has_tiers: false,
@@ -344,6 +349,7 @@ impl Machine {
             self.sample_at,
             self.decohere_at,
             self.look_at,
+            self.relent_at,
         ];
         times.into_iter().flatten().min()
     }
@@ -366,7 +372,7 @@ impl Machine {
         if self.stale_plan {
             self.replan(now);
         }
-        self.serve_choosy(now);
+        self.relent(now);
     }
 
     /// The driver is about to sleep until the time this returns, having taken all actions.
@@ -392,6 +398,7 @@ impl Machine {
         self.sample_at = None;
         self.decohere_at = None;
         self.look_at = None;
+        self.relent_at = None;
         self.attention = true;
         self.refuse_all(Refusal::Closed);
         for index in 0..self.slots.len() as u32 {

@@ -1,6 +1,7 @@
-//! Outliers: backends that connect but fail their users leave the plan for a while.
+//! Outliers: backends that connect but fail their users are left out for a while.
 
 use super::Machine;
+use crate::slot::State;
 use std::time::Instant;
 
 /// How a backend has served its users.
@@ -8,30 +9,35 @@ use std::time::Instant;
 pub(crate) struct Service {
     /// Uses that failed since one succeeded.
     pub(crate) failures: u32,
-    /// How often it has been ejected.
+    /// How often it has been ejected, those times aside that it has been forgiven.
     ejections: u32,
     /// Until when it is out, if it is.
     pub(crate) ejected_until: Option<Instant>,
+    /// Since when it serves again.
+    back_since: Option<Instant>,
 }
 
 impl Machine {
-    /// A use failed. One too many, and the backend is out, if enough others are left.
-    pub(super) fn count_failure(&mut self, now: Instant, index: u32) {
-        let Some(ejection) = &self.options.ejection else { return };
-        let (known, dead, ejected) = (self.backends.known(), self.backends.dead(), self.backends.ejected());
+    /// A use failed. One too many, and the backend is ejected, if enough others are left: true then, and it is to be
+    /// [left out](Machine::leave_out).
+    pub(super) fn count_failure(&mut self, now: Instant, index: u32) -> bool {
+        let Some(ejection) = &self.options.ejection else { return false };
         let record = self.backends.get_mut(index);
         record.service.failures += 1;
         let is_live = !record.health.is_dead() && !record.health.is_removed();
         if !is_live || record.service.ejected_until.is_some() || !ejection.is_too_much(record.service.failures) {
-            return;
+            return false;
         }
-        if ejection.allows_one_more(known, dead, ejected) {
-            let times = record.service.ejections + 1;
-            let until = now + ejection.lasts(times);
-            record.service = Service { failures: 0, ejections: times, ejected_until: Some(until) };
-            self.backends.count_ejected();
-            self.plan_soon();
+        if !ejection.allows_one_more(self.backends.known(), self.backends.healthy()) {
+            return false;
         }
+        let Service { ejections, back_since, .. } = self.backends.get(index).service;
+        let served = back_since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
+        let times = ejections.saturating_sub(ejection.forgives(served)) + 1;
+        let until = now + ejection.lasts(times);
+        self.backends.eject(index, Service { failures: 0, ejections: times, ejected_until: Some(until), back_since });
+        self.plan_soon();
+        true
     }
 
     /// Ends ejections whose time has come, or all of them when too few backends are healthy.
@@ -40,17 +46,34 @@ impl Machine {
         if self.backends.ejected() == 0 {
             return;
         }
-        let panic = ejection.is_panic(self.backends.known(), self.backends.dead(), self.backends.ejected());
+        let panic = ejection.is_panic(self.backends.known(), self.backends.healthy());
         for index in self.backends.order().to_vec() {
             match self.backends.get(index).service.ejected_until {
-                Some(until) if panic || until <= now => self.backends.readmit(index),
+                Some(until) if panic || until <= now => self.readmit(now, index),
                 Some(until) => {
                     self.look_again(until);
-                    for slot in self.backends.get(index).slots.clone() {
-                        self.stop(now, slot);
-                    }
+                    // A plan may have taken back its own word about something lent.
+                    self.leave_out(now, index);
                 }
                 None => {}
+            }
+        }
+    }
+
+    /// Nothing of an ejected backend is lent or connected to any more.
+    pub(super) fn leave_out(&mut self, now: Instant, index: u32) {
+        for slot in self.backends.get(index).slots.clone() {
+            self.stop(now, slot);
+        }
+    }
+
+    /// An ejected backend takes part again, with what is still lent of it.
+    fn readmit(&mut self, now: Instant, index: u32) {
+        self.backends.readmit(index);
+        self.backends.get_mut(index).service.back_since = Some(now);
+        for &slot in &self.backends.get(index).slots {
+            if let State::Busy { unwanted, .. } = &mut self.slots[slot as usize].state {
+                *unwanted = false;
             }
         }
     }

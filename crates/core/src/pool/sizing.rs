@@ -104,10 +104,10 @@ impl Machine {
         let room = self.options.maximum.saturating_sub(slots);
         let leaving: usize = self.backends.order().iter().map(|&index| self.leaving(index)).sum();
         let short = (slots + additions.len()).saturating_sub(self.options.maximum + leaving);
-        let over = slots.saturating_sub(self.options.maximum + leaving);
+        let above = slots.saturating_sub(self.options.maximum + leaving);
         let displaced = serving.map_or(usize::MAX, |tier| tier.may_displace(room + leaving));
-        let short = short.min(over.saturating_add(displaced));
-        self.make_room(now, short, surplus);
+        let short = short.min(above.saturating_add(displaced));
+        self.make_room(now, above, short, surplus);
         for backend in additions.into_iter().take(room) {
             if self.may_change(now, backend) {
                 self.add_slot(now, backend);
@@ -281,11 +281,13 @@ impl Machine {
         }
     }
 
-    /// Closes surplus connections for which something better is waiting; lent ones when they come back.
-    fn make_room(&mut self, now: Instant, short: usize, surplus: Surplus) {
+    /// Closes surplus connections that are above the maximum, or for which something better is waiting; lent ones when they
+    /// come back.
+    fn make_room(&mut self, now: Instant, above: usize, short: usize, surplus: Surplus) {
         let now_closed = surplus.unused.len().min(short);
-        for &index in &surplus.unused[..now_closed] {
-            if self.may_change(now, self.slots[index as usize].backend) {
+        for (count, &index) in surplus.unused[..now_closed].iter().enumerate() {
+            // The maximum is a bound; only what changes below it can take its time.
+            if count < above || self.may_change(now, self.slots[index as usize].backend) {
                 self.stop(now, index);
             }
         }

@@ -69,7 +69,7 @@ impl Machine {
                 Aside::Reset => self.offer(now, slot.index, life),
             }
         } else {
-            let then = self.blame(now, slot.index, life);
+            let then = self.after_end(now, slot.index, life);
             self.follow(now, slot.index, then);
         }
     }
@@ -200,10 +200,11 @@ impl Machine {
         self.consume_attempt(now, index, Tries::resumed(policy, failures))
     }
 
-    /// What follows when a connection ended by itself: nothing special, unless it lived so short that reconnecting at once
-    /// would be a tight loop.
+    /// What follows when a connection ended by itself, or did not pass a check or a reset: another is made if one is needed,
+    /// and whether the backend is to blame is for that one to show. Only if nobody ever used it and it lived so short that
+    /// this would be a tight loop, an attempt has failed.
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
-        if self.lived_short(life) { self.blame(now, index, life) } else { Then::Gone }
+        if life.uses == 0 && self.lived_short(life) { self.blame(now, index, life) } else { Then::Gone }
     }
 
     /// A connection is in use or idle, and perhaps has lived long enough to prove something.
@@ -220,9 +221,11 @@ impl Machine {
     /// Leaves a state in which nothing is open or under way.
     pub(super) fn follow(&mut self, now: Instant, index: u32, then: Then) {
         let backend = self.slots[index as usize].backend;
-        let over = self.is_closed() || self.backends.get(backend).health.is_removed();
+        let record = self.backends.get(backend);
+        let over = self.is_closed() || record.health.is_removed();
+        let left_out = record.service.ejected_until.is_some();
         match then {
-            Then::Retry { tries, until } if !over => {
+            Then::Retry { tries, until } if !over && !left_out => {
                 if until <= now {
                     self.dial(now, index, tries);
                 } else {
@@ -368,7 +371,7 @@ impl Machine {
                 State::Backoff { tries } => self.dial(now, slot.index, tries),
                 State::Idle { life, looked_at, .. } => self.look_at_idle(now, slot, life, looked_at),
                 State::Checking { life, .. } => {
-                    let then = self.blame(now, slot.index, life.seen_at(now));
+                    let then = self.after_end(now, slot.index, life.seen_at(now));
                     self.cut_short(slot, then, Some(self.options.check_timeout));
                 }
                 State::Closing { .. } => {

@@ -45,6 +45,8 @@ pub struct BackendSnapshot {
     pub state: BackendState,
     /// Its slots by phase.
     pub counts: Counts,
+    /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
+    pub ejected_until: Option<Instant>,
     /// How long uses have taken lately, if there were any.
     pub typical_use: Option<Duration>,
 }
@@ -147,6 +149,7 @@ impl Machine {
             backend: Arc::clone(&record.backend),
             state,
             counts: record.counts,
+            ejected_until: record.service.ejected_until,
             typical_use: self.picker.typical_use(index),
         }
     }

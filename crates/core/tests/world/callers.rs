@@ -12,6 +12,8 @@ pub(super) struct Claim {
     /// When it must have ended; `None` never waits.
     pub(super) deadline: Option<Moment>,
     pub(super) request: Request,
+    /// The server it avoids, and its life in the resolver's list.
+    pub(super) avoids: Option<(usize, u32)>,
     pub(super) stage: Stage,
     /// It was granted something, if only to find it closed.
     pub(super) granted: bool,
@@ -44,6 +46,7 @@ impl World {
             arrival: claim as u64,
             deadline: waits.then_some(came + timeout),
             request,
+            avoids: avoided.filter(|_| avoid.is_some()).map(|server| (server, self.servers[server].term)),
             stage: Stage::Over,
             granted: false,
         });
@@ -181,6 +184,8 @@ impl World {
             return self.hold(claim, slot, id);
         }
         self.release(claim, slot, id, Outcome::Ended);
+        let avoided = self.avoided_by(claim);
+        self.claims[claim].request.avoid = avoided.and_then(|server| self.machine.find(&self.servers[server].backend));
         let now = self.callers_now();
         let claimed = match self.claims[claim].deadline {
             Some(_) => self.machine.claim_again(now, place, self.claims[claim].request),
@@ -202,12 +207,14 @@ impl World {
 
     pub(super) fn caller_releases(&mut self, claim: usize) {
         let Stage::Holding(slot, id) = self.claims[claim].stage else { panic!("holds nothing") };
-        let spoils = self.setting.spoils;
-        let outcome = if self.random.chance(spoils) {
-            [Outcome::Ended, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
+        let (spoils, fails) = (self.setting.spoils, self.setting.fails);
+        let outcome = if self.random.chance(fails) {
+            Outcome::Failed
+        } else if self.random.chance(spoils) {
+            [Outcome::Dropped, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
                 [self.random.below(5)]
         } else if !self.connections[id].alive && self.random.chance(0.8) {
-            Outcome::Ended
+            Outcome::Dropped
         } else {
             Outcome::Open
         };
@@ -241,12 +248,19 @@ impl World {
         self.after_machine();
     }
 
+    /// The server that a claim avoids, if it is still known.
+    pub(super) fn avoided_by(&self, claim: usize) -> Option<usize> {
+        let (server, term) = self.claims[claim].avoids?;
+        (self.servers[server].known && self.servers[server].term == term).then_some(server)
+    }
+
     fn take_connection(&mut self, slot: SlotRef) -> usize {
         let Content::Idle(id) = self.seats[slot.index()].content else {
             panic!("promise 3: lent what is {:?}", self.seats[slot.index()].content)
         };
         self.promise_3_nothing_is_lent_twice_or_in_doubt(slot, id);
         self.promise_9_nothing_is_lent_from_a_removed_backend(slot);
+        self.nothing_is_lent_from_an_ejected_backend(slot);
         self.seats[slot.index()].content = Content::Lent(id);
         id
     }

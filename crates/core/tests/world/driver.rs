@@ -15,6 +15,8 @@ pub(super) struct Driver {
     wakes_at: Option<Duration>,
     /// Whether that is because it was notified, not because time is up.
     notified: bool,
+    /// What the machine asks for now follows from time having passed, and from the plan.
+    has_its_turn: bool,
     /// Until when it sleeps, as the machine has been told.
     pub(super) armed: Option<std::time::Instant>,
 }
@@ -92,8 +94,10 @@ impl World {
     fn driver_works(&mut self) {
         self.driver.wakes_at = None;
         let now = self.now();
+        self.driver.has_its_turn = true;
         self.machine.handle_timeout(now);
         self.after_machine();
+        self.driver.has_its_turn = false;
         while let Some(action) = self.driver.asked.pop_front() {
             self.begin(action);
         }
@@ -132,8 +136,11 @@ impl World {
                 let content = self.seats[slot.index()].content;
                 assert!(matches!(content, Content::Idle(_)), "watches what is {content:?}");
             }
-            Action::Close { slot, .. } => {
+            Action::Close { slot, goodbye } => {
                 let Content::Idle(id) = self.seats[slot.index()].content else { panic!("closes what is not idle") };
+                if *goodbye && self.driver.has_its_turn {
+                    self.connection_is_let_go(*slot, id);
+                }
                 self.seats[slot.index()].content = Content::Closing(Some(id));
             }
             Action::Abandon { task, slot, .. } => {

@@ -274,8 +274,7 @@ impl World {
         let counts = self.machine.counts();
         // Of what is lent the plan says what is to be closed when it comes back.
         let unused = counts.total() - counts.of(Phase::Closing) - counts.of(Phase::Busy);
-        let unhurried = self.setting.options.churn_per_second.is_some();
-        assert!(unused <= maximum || unhurried, "above a new maximum: {counts:?}");
+        assert!(unused <= maximum, "above a new maximum: {counts:?}");
         self.after_machine();
     }
 

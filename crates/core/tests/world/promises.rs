@@ -6,7 +6,8 @@ use super::{Content, Moment, Seat, World};
 use carom_core::idle::interval;
 use carom_core::pool::{BackendSnapshot, BackendState, Refusal, Snapshot, State};
 use carom_core::slot::{Counts, Phase, SlotRef};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// What the world remembers to judge by.
 pub(super) struct Books {
@@ -18,6 +19,11 @@ pub(super) struct Books {
     pub(super) turned_away: usize,
     state: State,
     has_run: bool,
+    /// How many slots each server had when last looked, and when the plan last gave it one or took one away.
+    slots: BTreeMap<usize, usize>,
+    changed_at: BTreeMap<usize, Moment>,
+    /// Who was ejected when last looked, and until when.
+    ejected: BTreeMap<usize, Instant>,
 }
 
 impl Books {
@@ -29,6 +35,9 @@ impl Books {
             turned_away: 0,
             state: State::Starting,
             has_run: false,
+            slots: BTreeMap::new(),
+            changed_at: BTreeMap::new(),
+            ejected: BTreeMap::new(),
         }
     }
 }
@@ -43,8 +52,10 @@ impl World {
         self.promise_7_counts_are_exact(&snapshot);
         self.promise_8_closing_is_prompt(&snapshot);
         self.backends_are_what_they_are_said_to_be(&snapshot);
+        self.few_are_ejected_at_a_time(&snapshot);
+        self.servers_get_slots_one_by_one(&snapshot);
         self.states_follow_the_diagram();
-        self.nobody_waits_while_something_is_idle();
+        self.nobody_waits_for_what_is_idle();
         self.the_driver_knows_when_it_is_needed();
     }
 
@@ -63,6 +74,8 @@ impl World {
         let long_ago = self.clock.checked_sub(self.setting.longest_attempt());
         let went_wrong_lately = |server: &Server| server.known && server.failed_at >= long_ago;
         let snapshot = self.machine.snapshot();
+        self.who_is_ejected_comes_back_in_time(&snapshot);
+        self.another_can_serve(&snapshot);
         let is_well = |state| matches!(state, BackendState::Alive | BackendState::Unproven | BackendState::Removed);
         let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
         if all_well && !unhurried && !self.servers.iter().any(went_wrong_lately) {
@@ -275,6 +288,114 @@ impl World {
         }
     }
 
+    /// With churn limited, a server is given no second slot before its time. What it loses it may lose for many reasons.
+    fn servers_get_slots_one_by_one(&mut self, snapshot: &Snapshot) {
+        let is_known = |backend: &&BackendSnapshot| backend.state != BackendState::Removed;
+        let now_has = |backend: &BackendSnapshot| (self.server_of(&backend.backend), backend.counts.total());
+        let slots: BTreeMap<usize, usize> = snapshot.backends.iter().filter(is_known).map(now_has).collect();
+        for (&server, &has) in &slots {
+            let had = self.books.slots.get(&server).copied().unwrap_or(0);
+            if has > had && self.setting.options.churn_per_second.is_some() {
+                assert_eq!(has, had + 1, "server {server} is given several at once");
+                self.plan_changes(server);
+            }
+        }
+        // One that left the resolver's list and came back is another one.
+        self.books.changed_at.retain(|server, _| slots.contains_key(server));
+        self.books.slots = slots;
+    }
+
+    /// The plan gives a server a slot, or takes a connection from it, and has not done so lately.
+    fn plan_changes(&mut self, server: usize) {
+        let Some(churn) = self.setting.options.churn_per_second else { return };
+        if let Some(before) = self.books.changed_at.insert(server, self.clock) {
+            // Rounded down to the nanosecond.
+            let between = self.clock - before + Duration::from_nanos(1);
+            let least = Duration::from_secs_f64(1.0 / churn);
+            assert!(between >= least, "server {server} changes after {between:?}, not {least:?}");
+        }
+    }
+
+    /// The driver's turn ends a connection in an orderly way: by the plan, unless there is another reason.
+    pub(super) fn connection_is_let_go(&mut self, slot: SlotRef, id: usize) {
+        let connection = &self.connections[id];
+        let (server, age) = (connection.server, self.clock - connection.born);
+        let may_be_old = self.setting.options.max_lifetime.is_some_and(|most| age >= most.mul_f64(0.79));
+        let seat = self.seats[slot.index()];
+        let is_out = self
+            .machine
+            .snapshot()
+            .backends
+            .iter()
+            .any(|backend| self.server_of(&backend.backend) == server && backend.ejected_until.is_some());
+        let above = self.machine.counts().total() > self.machine.options().maximum;
+        if !may_be_old && !is_out && !above && !self.is_draining(server, seat.term) {
+            self.plan_changes(server);
+        }
+    }
+
+    /// Whoever is ejected is left out at once, and only if enough others are healthy.
+    fn few_are_ejected_at_a_time(&mut self, snapshot: &Snapshot) {
+        let is_out = |backend: &&BackendSnapshot| backend.ejected_until.is_some();
+        for backend in snapshot.backends.iter().filter(is_out) {
+            let ends = backend.counts.of(Phase::Busy) + backend.counts.of(Phase::Closing);
+            assert_eq!(backend.counts.total(), ends, "ejected, and still in use: {backend:?}");
+            assert!(backend.state != BackendState::Removed, "{backend:?} is out twice");
+        }
+        let until = |backend: &BackendSnapshot| Some((self.server_of(&backend.backend), backend.ejected_until?));
+        let out: BTreeMap<usize, Instant> = snapshot.backends.iter().filter_map(until).collect();
+        let before = std::mem::replace(&mut self.books.ejected, out);
+        if self.books.ejected.keys().any(|server| !before.contains_key(server)) {
+            let (out, most) = (self.books.ejected.len(), self.most_ejected());
+            assert!(out <= most, "{out} of {} are ejected, {most} may be", snapshot.known);
+            assert!(!self.is_panic(snapshot, &self.books.ejected), "ejected although all are to be used");
+        }
+        let now = self.now();
+        for (&server, &until) in before.iter().filter(|(server, _)| !self.books.ejected.contains_key(server)) {
+            let in_time = until <= now || !self.servers[server].known;
+            // With one of a better tier back, the deaths of worse ones, for which it came back, are forgotten.
+            let forgotten = self.setting.priorities > 1;
+            assert!(in_time || forgotten || self.is_panic(snapshot, &before), "server {server} is back too early");
+        }
+    }
+
+    fn who_is_ejected_comes_back_in_time(&self, snapshot: &Snapshot) {
+        let (now, wakes) = (self.now(), self.machine.next_timeout());
+        for until in snapshot.backends.iter().filter_map(|backend| backend.ejected_until) {
+            assert!(until > now, "its time is over, but it is ejected");
+            assert!(wakes.is_some_and(|wakes| wakes <= until), "nobody sees to it that it comes back");
+        }
+        let none = self.books.ejected.is_empty();
+        assert!(none || !self.is_panic(snapshot, &self.books.ejected), "all are to be used, and some are ejected");
+    }
+
+    fn most_ejected(&self) -> usize {
+        let known = self.servers.iter().filter(|server| server.known).count();
+        (known as f64 * self.setting.max_ejected + 0.000_001).floor() as usize
+    }
+
+    /// Whether too few are neither dead nor ejected, should these be.
+    fn is_panic(&self, snapshot: &Snapshot, ejected: &BTreeMap<usize, Instant>) -> bool {
+        let is_healthy = |backend: &&BackendSnapshot| match backend.state {
+            BackendState::Dead | BackendState::Removed => false,
+            _ => !ejected.contains_key(&self.server_of(&backend.backend)),
+        };
+        let healthy = snapshot.backends.iter().filter(is_healthy).count();
+        healthy == 0 || healthy < snapshot.known - self.most_ejected()
+    }
+
+    pub(super) fn nothing_is_lent_from_an_ejected_backend(&self, slot: SlotRef) {
+        if self.setting.options.ejection.is_some() {
+            let snapshot = self.machine.snapshot();
+            let server = self.seats[slot.index()].server;
+            let lends = |backend: &&BackendSnapshot| {
+                backend.state != BackendState::Removed && self.server_of(&backend.backend) == server
+            };
+            let found = snapshot.backends.iter().find(lends);
+            assert!(found.is_none_or(|backend| backend.ejected_until.is_none()), "server {server} is ejected");
+        }
+    }
+
     fn states_follow_the_diagram(&mut self) {
         let (before, after) = (self.books.state, self.machine.state());
         let allowed = match before {
@@ -302,12 +423,41 @@ impl World {
         }
     }
 
-    fn nobody_waits_while_something_is_idle(&self) {
-        if self.setting.choosy > 0.0 {
+    fn nobody_waits_for_what_is_idle(&self) {
+        if self.machine.counts().of(Phase::Idle) == 0 {
             return;
         }
-        let idle = self.machine.counts().of(Phase::Idle);
-        assert!(idle == 0 || self.machine.waiting() == 0, "{} wait while {idle} idle", self.machine.waiting());
+        for &claim in self.line.values() {
+            let avoided = self.avoided_by(claim);
+            let takes = |seat: &&Seat| matches!(seat.content, Content::Idle(_)) && Some(seat.server) != avoided;
+            let idle = self.seats.iter().filter(takes).count();
+            assert_eq!(idle, 0, "claim {claim} waits while {idle} are idle that it would take");
+            let late = self.clock.saturating_sub(self.relents_at(claim));
+            assert!(late <= 4 * self.setting.latency, "claim {claim} is still choosy {late:?} too late");
+        }
+    }
+
+    /// When a claim takes whatever there is.
+    fn relents_at(&self, claim: usize) -> Moment {
+        let timeout = self.claims[claim].request.timeout;
+        let came = self.claims[claim].deadline.expect("who waits has a deadline") - timeout;
+        came + (timeout / 2).min(self.setting.options.target_delay.unwrap_or(Duration::MAX))
+    }
+
+    /// Who waits beside something idle avoids it for good reason.
+    fn another_can_serve(&self, snapshot: &Snapshot) {
+        let has_room = snapshot.counts.total() < snapshot.maximum;
+        let can_serve = |backend: &BackendSnapshot| match backend.state {
+            BackendState::Dead | BackendState::Removed => false,
+            _ if backend.ejected_until.is_some() => false,
+            _ => has_room || backend.counts.working() + backend.counts.of(Phase::Connecting) > 0,
+        };
+        for &claim in self.line.values().filter(|_| snapshot.counts.of(Phase::Idle) > 0) {
+            let others = |backend: &&BackendSnapshot| Some(self.server_of(&backend.backend)) != self.avoided_by(claim);
+            let another = snapshot.backends.iter().filter(others).any(can_serve);
+            assert!(another, "claim {claim} waits for nobody, beside something idle");
+            assert!(self.clock < self.relents_at(claim), "claim {claim} is still choosy");
+        }
     }
 
     /// Unless it was notified, the driver sleeps until the time it was told: there must be nothing for it to do before.

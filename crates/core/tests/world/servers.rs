@@ -39,6 +39,7 @@ pub(super) struct Server {
 pub(super) struct Connection {
     pub(super) server: usize,
     pub(super) term: u32,
+    pub(super) born: Moment,
     /// The far side has not closed it.
     pub(super) alive: bool,
     /// This side has not closed it.
@@ -224,6 +225,7 @@ impl World {
         self.connections.push(Connection {
             server,
             term,
+            born: self.clock,
             alive: true,
             open: true,
             detached: false,

@@ -33,6 +33,10 @@ pub(crate) struct Setting {
     pub(crate) gives_up: f64,
     /// How likely a claim does not come back open.
     pub(crate) spoils: f64,
+    /// How likely a use fails, beyond that.
+    pub(crate) fails: f64,
+    /// The share of backends that may be ejected.
+    pub(crate) max_ejected: f64,
     /// How likely an accepted connection is closed by its server some time.
     pub(crate) mortal: f64,
     /// How likely a check or a close hangs.
@@ -67,6 +71,7 @@ impl Setting {
             recovery = recovery.initial(policy);
             policies.push(limits);
         }
+        let max_ejected = [0.1, 0.3, 0.5, 0.75, 1.0][Random::new(!seed).below(5)];
         let options = Options {
             spares,
             maximum,
@@ -82,9 +87,7 @@ impl Setting {
             connecting_per_backend: 1 + random.below(4),
             decoherence: millis(random, 500, 20_000),
             target_delay: random.chance(0.2).then(|| millis(random, 20, 500)),
-            ejection: random
-                .chance(0.3)
-                .then(|| Ejection::default().consecutive(1 + random.below(4) as u32).time(millis(random, 100, 3_000))),
+            ejection: random.chance(0.3).then(|| ejection(random, max_ejected)),
             churn_per_second: random.chance(0.2).then(|| 2.0 + random.fraction() * 50.0),
             leak_after: random.chance(0.2).then(|| millis(random, 1, 500)),
         };
@@ -104,6 +107,8 @@ impl Setting {
             choosy: 0.0,
             gives_up: random.fraction() * 0.4,
             spoils: random.fraction() * 0.5,
+            fails: 0.0,
+            max_ejected,
             mortal: random.fraction() * 0.6,
             stalls: random.fraction() * 0.4,
             caller_every: millis(random, 20, 400),
@@ -113,11 +118,38 @@ impl Setting {
         }
     }
 
+    /// A world in which most backends fail their users, and some die as well.
+    pub(crate) fn with_failing_uses(seed: u64) -> Setting {
+        let wild = Setting::wild(seed);
+        let mut random = Random::new(!seed);
+        let random = &mut random;
+        let maximum = 4 + random.below(12);
+        // Where there is one attempt, what fails last is dead as well.
+        let policy = Policy::default().attempts(1 + random.below(2) as u32).delay(millis(random, 0, 50));
+        Setting {
+            options: Options {
+                maximum,
+                spares: random.below(maximum + 1),
+                max_waiters: None,
+                recovery: Recovery::from(policy.max_delay(secs(1))),
+                ejection: Some(ejection(random, wild.max_ejected)),
+                ..wild.options.clone()
+            },
+            policies: vec![Limits { first: secs(2), timeout: secs(8), delay: secs(2) }],
+            servers: 2 + random.below(4),
+            fails: random.fraction(),
+            caller_every: millis(random, 5, 100),
+            size_every: None,
+            ..wild
+        }
+    }
+
     /// The same world without faults, changes or callers who misbehave.
     pub(crate) fn calm(self) -> Setting {
         Setting {
             gives_up: 0.0,
             spoils: 0.0,
+            fails: 0.0,
             mortal: 0.0,
             stalls: 0.0,
             weather_every: None,
@@ -190,6 +222,11 @@ impl Setting {
         ];
         recurring.into_iter().filter_map(|(every, event)| Some((every?, event)))
     }
+}
+
+fn ejection(random: &mut Random, max_ejected: f64) -> Ejection {
+    let consecutive = 1 + random.below(4) as u32;
+    Ejection::default().consecutive(consecutive).time(millis(random, 100, 3_000)).max_ejected(max_ejected)
 }
 
 fn policy(random: &mut Random) -> (Policy, Limits) {
