@@ -101,7 +101,7 @@ fn answer(resolver: &mut Machine, now: Instant, id: AskId, kind: Kind, name: &st
         Kind::Srv => {
             let target =
                 |i: usize| Target { priority: 0, name: Arc::from(format!("{i}.bench.test")), port: 7000, weight: 0 };
-            Answer::Targets { targets: (0..hosts).map(target).collect(), additional: Vec::new(), ttl: TTL }
+            Answer::Targets { targets: (0..hosts).map(target).collect(), additional: Vec::new(), whole: true, ttl: TTL }
         }
         Kind::Aaaa | Kind::A => {
             let host: usize = name.split('.').next().and_then(|label| label.parse().ok()).unwrap_or(0);

@@ -424,13 +424,35 @@ async fn addresses_that_come_along_save_questions() {
     zone.additionals(true);
     zone.srv(SRV, 60, [(0, 0, 8080, "a.api.test"), (0, 0, 8080, "b.api.test")]);
     zone.a("a.api.test", 40, ["10.0.0.1"]);
-    let resolver = start(SRV, options([server.address()]).ipv6(Ipv6::Always));
+    let resolver = start(SRV, options([server.address()]).ipv6(Ipv6::Never));
     let error = soon(resolver.wait_until(|known| known.complete && known.last_error.is_some())).await.unwrap();
     assert_eq!(addresses(&error), ["10.0.0.1:8080"]);
     assert_eq!(error.details[0].via, Via::Additional);
     assert_eq!(error.details[0].ttl, Duration::from_secs(40), "the lowest of all that came together");
     assert_eq!(server.count("a.api.test", RecordType::A) + server.count("a.api.test", RecordType::AAAA), 0);
     assert!(server.count("b.api.test", RecordType::A) > 0);
+}
+
+#[tokio::test]
+async fn additional_records_that_had_no_room_are_asked_for() {
+    let (server, zone) = server().await;
+    zone.additionals(true);
+    let names: Vec<String> = (1..17).map(|i| format!("t{i}.api.test")).collect();
+    zone.srv(SRV, 60, names.iter().map(|name| (0, 0, 8080, name)));
+    let mut expected = Vec::new();
+    for (name, i) in names.iter().zip(1..) {
+        zone.a(name, 60, [format!("10.0.0.{i}")]);
+        zone.aaaa(name, 60, [format!("2001:db8::{i:x}")]);
+        expected.extend([format!("[2001:db8::{i:x}]:8080"), format!("10.0.0.{i}:8080")]);
+    }
+    // The server leaves out what does not fit into a datagram, without a word.
+    let resolver = start(SRV, options([server.address()]).ipv6(Ipv6::Always));
+    let known = resolver.wait_until(|known| known.complete && known.state == ResolverState::Running).await.unwrap();
+    let mut found: Vec<_> = known.backends.iter().map(|backend| backend.socket_addr().to_string()).collect();
+    (found.sort(), expected.sort());
+    assert_eq!(found, expected);
+    let asked = server.questions().len();
+    assert!(asked > 1, "they do not fit into one datagram");
 }
 
 #[tokio::test]

@@ -48,6 +48,21 @@ fn targets_without_additional_addresses_are_asked_for() {
 }
 
 #[test]
+fn a_family_that_had_no_room_to_come_along_is_asked_for() {
+    let mut stage = Stage::new(service());
+    stage.answer(SRV, targets_cut(&["a:1", "b:2"], &[("a", "10.0.0.1"), ("b", "::2"), ("b", "10.0.0.2")], 50));
+    assert_eq!((stage.asking(), stage.published), (vec!["AAAA a"], 0), "the rest came along");
+    stage.answer("AAAA a", addresses(&["::1"], 500));
+    assert_eq!(stage.backends(), ["a ([::1]:1)", "a (10.0.0.1:1)", "b ([::2]:2)", "b (10.0.0.2:2)"]);
+    // Next time it is another that has no room: nothing is taken away, and what came along is not asked for.
+    stage.next_ask(SRV);
+    stage.answer(SRV, targets_cut(&["a:1", "b:2"], &[("a", "::1"), ("b", "::2"), ("b", "10.0.0.2")], 50));
+    assert_eq!((stage.asking(), stage.backends().len()), (vec!["A a"], 4));
+    stage.answer("A a", nodata(Some(500)));
+    assert_eq!(stage.backends(), ["a ([::1]:1)", "b ([::2]:2)", "b (10.0.0.2:2)"], "it has none any more");
+}
+
+#[test]
 fn additional_addresses_that_stop_coming_are_asked_for_and_kept_meanwhile() {
     let mut stage = Stage::new(service());
     stage.answer(SRV, targets_with(&["a:1"], &[("a", "10.0.0.1")], 50));

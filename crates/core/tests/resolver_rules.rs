@@ -6,6 +6,7 @@ mod resolver_stage;
 use carom_core::recovery::Recovery;
 use carom_core::resolver::{Options, State};
 use resolver_stage::*;
+use std::collections::BTreeMap;
 
 const SERVICE: [(&str, &str); 2] = [("a", "10.0.0.1"), ("b", "10.0.0.2")];
 
@@ -259,4 +260,30 @@ fn options_that_make_no_sense_are_named() {
     assert!(said(Options { max_ttl: secs(366 * 86_400), ..options() }).contains("max_ttl"));
     assert!(said(Options { recovery: policy().attempts(0).into(), ..options() }).contains("recovery"));
     assert!(options().validate().is_ok());
+}
+
+#[test]
+fn silent_questions_leave_room_for_those_that_are_answered() {
+    let names: Vec<String> = (0..20).map(|i| format!("silent-{i}:1")).chain(["zz:1".to_owned()]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut stage = Stage::new(Options { concurrency: 5, ..service_v4() });
+    stage.answer(SRV, targets(&names, 86_000));
+    let (mut since, mut asked_at) = (BTreeMap::new(), Vec::new());
+    for _ in 0..3_000 {
+        let asking: Vec<String> = stage.asking().into_iter().map(str::to_owned).collect();
+        for question in asking {
+            let began = *since.entry(question.clone()).or_insert(stage.now);
+            // Everything but one is silent until its time is over; that one is answered at once, and good for 1 s.
+            if question == "A zz" {
+                asked_at.push(stage.now);
+                stage.answer(&question, addresses(&["10.0.0.1"], 1));
+            } else if stage.now - began >= stage.ask(&question).1 {
+                since.remove(&question);
+                stage.answer(&question, SERVFAIL);
+            }
+        }
+        stage.pass(ms(10));
+    }
+    let waits: Vec<_> = asked_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.len() > 20 && waits.iter().all(|wait| *wait <= ms(1_030)), "{waits:?}");
 }

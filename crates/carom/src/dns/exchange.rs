@@ -1,6 +1,8 @@
 //! One question to one nameserver: UDP first, TCP when the answer does not fit.
 
 use super::error::Reason;
+use super::interpret::{Said, interpret};
+use carom_core::resolver::{Answer, Kind};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 use std::collections::hash_map::RandomState;
@@ -32,15 +34,33 @@ impl Rejected {
     }
 }
 
+/// A message that answers a question, and how it came.
+#[derive(Debug)]
+pub(super) struct Response {
+    message: Message,
+    over_tcp: bool,
+}
+
+impl Response {
+    /// What it says. Addresses that come along with SRV records are left out of a datagram without a word when there is no room.
+    pub(super) fn says(&self, name: &Name, kind: Kind) -> Said {
+        let mut said = interpret(&self.message, name, kind);
+        if let Said::Answer(Answer::Targets { whole, .. }) = &mut said {
+            *whole = self.over_tcp;
+        }
+        said
+    }
+}
+
 /// Asks. Bounded by whoever calls: dropping it ends it.
 pub(super) async fn ask(
     server: SocketAddr,
     name: &Name,
     kind: RecordType,
     rejected: &Rejected,
-) -> Result<Message, Reason> {
+) -> Result<Response, Reason> {
     let response = exchange(server, name, kind, true, rejected).await?;
-    if WITHOUT_EDNS.contains(&response.metadata.response_code) {
+    if WITHOUT_EDNS.contains(&response.message.metadata.response_code) {
         return exchange(server, name, kind, false, rejected).await;
     }
     Ok(response)
@@ -52,18 +72,18 @@ async fn exchange(
     kind: RecordType,
     edns: bool,
     rejected: &Rejected,
-) -> Result<Message, Reason> {
+) -> Result<Response, Reason> {
     let request = Request::new(name, kind, edns).map_err(|error| Reason::Name(error.to_string()))?;
     let unreachable = |error| Reason::Unreachable { server, error };
-    if let Some(response) = request.over_udp(server, rejected).await.map_err(unreachable)? {
-        return Ok(response);
+    if let Some(message) = request.over_udp(server, rejected).await.map_err(unreachable)? {
+        return Ok(Response { message, over_tcp: false });
     }
     let bytes = request.over_tcp(server).await.map_err(unreachable)?;
     match request.accept(&bytes) {
-        Ok(response) if response.metadata.truncation => {
+        Ok(message) if message.metadata.truncation => {
             Err(Reason::Unreadable { server, problem: "cut short even over TCP".to_owned() })
         }
-        Ok(response) => Ok(response),
+        Ok(message) => Ok(Response { message, over_tcp: true }),
         Err(problem) => Err(Reason::Unreadable { server, problem }),
     }
 }
@@ -269,7 +289,7 @@ mod tests {
                         assert!(addresses.iter().all(|address| address.is_ipv4() == (kind == Kind::A)));
                         assert_ne!(kind, Kind::Srv);
                     }
-                    Answer::Targets { targets, additional, ttl } => {
+                    Answer::Targets { targets, additional, ttl, .. } => {
                         assert!(!targets.is_empty() && ttl <= longest);
                         assert!(additional.iter().all(|(name, _)| targets.iter().any(|target| target.name == *name)));
                         assert!(targets.iter().all(|target| !target.name.is_empty()));

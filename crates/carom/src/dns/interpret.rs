@@ -94,7 +94,8 @@ fn targets(message: &Message, records: &[&Record], alias_ttl: Option<Duration>) 
             least = least.min(ttl(record));
         }
     }
-    Some(Answer::Targets { targets, additional, ttl: least })
+    // Whether there was room for all of them depends on how the message came.
+    Some(Answer::Targets { targets, additional, whole: false, ttl: least })
 }
 
 fn addresses(records: &[&Record], kind: Kind, alias_ttl: Option<Duration>) -> Option<Answer> {

@@ -108,8 +108,8 @@ impl Asking<'_> {
 fn at_most(answer: Answer, least: Option<Duration>) -> Answer {
     match (answer, least) {
         (Answer::Addresses { addresses, ttl }, Some(least)) => Answer::Addresses { addresses, ttl: ttl.min(least) },
-        (Answer::Targets { targets, additional, ttl }, Some(least)) => {
-            Answer::Targets { targets, additional, ttl: ttl.min(least) }
+        (Answer::Targets { targets, additional, whole, ttl }, Some(least)) => {
+            Answer::Targets { targets, additional, whole, ttl: ttl.min(least) }
         }
         (answer, _) => answer,
     }

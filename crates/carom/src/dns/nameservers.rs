@@ -2,7 +2,7 @@
 
 use super::error::Reason;
 use super::exchange::{Rejected, ask};
-use super::interpret::{Said, interpret};
+use super::interpret::Said;
 use carom_core::resolver::Kind;
 use hickory_proto::rr::{Name, RecordType};
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub(super) async fn ask_any(
                 let Ok((i, response)) = ended else { continue };
                 under_way.remove(&i);
                 let server = servers[i];
-                match response.map(|message| interpret(&message, name, kind)) {
+                match response.map(|response| response.says(name, kind)) {
                     Ok(Said::Code(code)) => reasons.push(Reason::Code { server, code }),
                     Ok(said) => {
                         preferred.answered(i);

@@ -1,11 +1,11 @@
 //! What an answer means, by the kind of question.
 
+use super::hosts::Along;
 use super::lookup::{Found, Outcome, State};
 use super::publish::News;
 use super::question::{Answer, AskId, Kind, Target};
 use super::{LookupId, Machine, Source};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,13 +36,13 @@ impl Machine {
 
     fn srv_answered(&mut self, now: Instant, id: LookupId, answer: Answer) {
         match answer {
-            Answer::Targets { mut targets, additional, ttl } if !targets.is_empty() => {
+            Answer::Targets { mut targets, additional, whole, ttl } if !targets.is_empty() => {
                 // The same place twice counts once, at its best priority.
                 targets.sort_unstable();
                 let mut seen = BTreeSet::new();
                 targets.retain(|target| seen.insert((Arc::clone(&target.name), target.port)));
                 self.rest(now, id, ttl);
-                self.srv_found(id, targets, &additional, ttl);
+                self.srv_found(id, targets, &Along { additional: &additional, whole, ttl });
             }
             // An empty list is as good as none.
             Answer::Targets { .. } | Answer::Addresses { .. } | Answer::Nothing { .. } => {
@@ -70,12 +70,12 @@ impl Machine {
         }
     }
 
-    fn srv_found(&mut self, id: LookupId, targets: Vec<Target>, additional: &[(Arc<str>, IpAddr)], ttl: Duration) {
-        if self.lookup(id).succeed(Found::Targets(targets.clone()), ttl) {
+    fn srv_found(&mut self, id: LookupId, targets: Vec<Target>, along: &Along<'_>) {
+        if self.lookup(id).succeed(Found::Targets(targets.clone()), along.ttl) {
             self.news.raise(News::Some);
         }
         self.source = Source::Service;
-        self.use_targets(targets, additional, ttl);
+        self.use_targets(targets, along);
     }
 
     /// There are no SRV records: the domain's own addresses serve.
@@ -158,6 +158,7 @@ impl Machine {
         let mut tries = tries.clone();
         let policy = self.options.recovery.for_dns(lookup.question.kind == Kind::Srv);
         let Some(delay) = tries.fail(policy, &mut self.random) else { return false };
+        lookup.faltered = true;
         lookup.enter(State::Delayed { tries });
         self.wake_at(now + delay, id);
         true

@@ -16,16 +16,25 @@ pub(super) struct Host {
     pub(super) a: LookupId,
 }
 
+/// What came along with an SRV answer.
+pub(super) struct Along<'a> {
+    pub(super) additional: &'a [(Arc<str>, IpAddr)],
+    /// There was room for everything.
+    pub(super) whole: bool,
+    pub(super) ttl: Duration,
+}
+
 impl Machine {
     /// The domain's own addresses are the backends.
     pub(super) fn use_domain(&mut self) {
         self.source = Source::Domain;
         let (name, port) = (Arc::clone(&self.options.domain), self.options.default_port);
-        self.use_targets(vec![Target { priority: 0, name, port, weight: 0 }], &[], Duration::ZERO);
+        let nothing = Along { additional: &[], whole: false, ttl: Duration::ZERO };
+        self.use_targets(vec![Target { priority: 0, name, port, weight: 0 }], &nothing);
     }
 
-    /// The addresses of these targets are the backends; some came along, good for `ttl`.
-    pub(super) fn use_targets(&mut self, targets: Vec<Target>, additional: &[(Arc<str>, IpAddr)], ttl: Duration) {
+    /// The addresses of these targets are the backends; some came along.
+    pub(super) fn use_targets(&mut self, targets: Vec<Target>, along: &Along<'_>) {
         if self.targets != targets {
             self.targets = targets;
             self.news.raise(News::Some);
@@ -36,13 +45,13 @@ impl Machine {
             self.remove_host(&name);
         }
         let mut given: BTreeMap<&str, Vec<IpAddr>> = BTreeMap::new();
-        for (name, address) in additional.iter().filter(|(_, address)| self.options.ipv6 || address.is_ipv4()) {
+        for (name, address) in along.additional.iter().filter(|(_, address)| self.options.ipv6 || address.is_ipv4()) {
             given.entry(name).or_default().push(*address);
         }
         for name in names {
             let host = self.host(&name);
             match given.remove(&*name) {
-                Some(addresses) => self.take_given(host, addresses, ttl),
+                Some(addresses) => self.take_given(host, addresses, along),
                 None => self.ask_for(host),
             }
         }
@@ -89,14 +98,18 @@ impl Machine {
         self.news.raise(News::Some);
     }
 
-    /// Its addresses came along with the SRV answer, so nobody asks for them.
-    fn take_given(&mut self, host: Host, addresses: Vec<IpAddr>, ttl: Duration) {
+    /// What came along with the SRV answer nobody asks for. What did not is not there, or there was no room for it.
+    fn take_given(&mut self, host: Host, addresses: Vec<IpAddr>, along: &Along<'_>) {
         let (v4, v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(IpAddr::is_ipv4);
-        for (id, mut addresses) in [(host.aaaa, v6), (host.a, v4)] {
+        for (id, useful, mut addresses) in [(host.aaaa, self.options.ipv6, v6), (host.a, true, v4)] {
+            if addresses.is_empty() && useful && !along.whole {
+                self.ask(id);
+                continue;
+            }
             self.turn_off(id);
             addresses.sort_unstable();
             addresses.dedup();
-            let lookup = self.lookup(id);
+            let (ttl, lookup) = (along.ttl, self.lookup(id));
             let news =
                 if addresses.is_empty() { lookup.reset() } else { lookup.succeed(Found::Addresses(addresses), ttl) };
             if news {
@@ -107,11 +120,15 @@ impl Machine {
 
     /// Makes sure that a host's addresses are asked for, now that they did not come along.
     fn ask_for(&mut self, host: Host) {
-        let useful = [(host.aaaa, self.options.ipv6), (host.a, true)];
-        for (id, _) in useful.into_iter().filter(|(_, useful)| *useful) {
-            if self.lookup(id).state == State::Off {
-                self.want(id);
-            }
+        if self.options.ipv6 {
+            self.ask(host.aaaa);
+        }
+        self.ask(host.a);
+    }
+
+    fn ask(&mut self, id: LookupId) {
+        if self.lookup(id).state == State::Off {
+            self.want(id);
         }
     }
 }

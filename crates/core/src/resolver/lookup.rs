@@ -1,6 +1,6 @@
 //! A lookup: one question, asked for as long as its answer is wanted.
 
-use super::question::{AskId, Question, Target};
+use super::question::{AskId, Kind, Question, Target};
 use crate::recovery::Tries;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -66,6 +66,8 @@ pub(super) struct Lookup {
     pub(super) ttl: Option<Duration>,
     /// Since when what was found is not backed by the latest outcome.
     pub(super) stale_since: Option<Instant>,
+    /// Its last attempt failed.
+    pub(super) faltered: bool,
     /// An attempt has ended, or something else answered it.
     pub(super) tried: bool,
     /// It is to be tried, and has not been yet: nothing should be concluded without it.
@@ -82,6 +84,7 @@ impl Lookup {
             found: None,
             ttl: None,
             stale_since: None,
+            faltered: false,
             tried: false,
             awaited: false,
         }
@@ -108,12 +111,18 @@ impl Lookup {
         }
     }
 
+    /// Whether it is one of those that do not answer. SRV never counts as such: everything depends on it.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.faltered && self.question.kind != Kind::Srv
+    }
+
     /// It ended well. Whether that changes anything.
     pub(super) fn succeed(&mut self, found: Found, ttl: Duration) -> bool {
         let news = self.found.as_ref() != Some(&found) || self.outcome != Outcome::Good;
         self.found = Some(found);
         self.ttl = Some(ttl);
         self.outcome = Outcome::Good;
+        self.faltered = false;
         self.stale_since = None;
         news
     }
@@ -121,6 +130,7 @@ impl Lookup {
     /// It ended otherwise; what was found before stays, as stale.
     pub(super) fn disappoint(&mut self, now: Instant, outcome: Outcome) {
         self.outcome = outcome;
+        self.faltered = outcome == Outcome::Trouble;
         if self.found.is_some() {
             self.stale_since.get_or_insert(now);
         }
@@ -132,6 +142,7 @@ impl Lookup {
         self.forget();
         self.ttl = None;
         self.outcome = Outcome::Unknown;
+        self.faltered = false;
         news
     }
 

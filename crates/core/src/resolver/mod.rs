@@ -9,6 +9,9 @@
 //!   "no data" for one family of a host whose other family answered last time.
 //! - Nothing is published while a question that could add to it has not been tried once, so that a new set replaces the old
 //!   one whole; but no news waits longer than one `dns` timeout, so that silent questions do not hold up the others.
+//! - Silence holds up nobody else: questions that were in trouble last get half of the room at most.
+//! - Addresses that come along with an SRV answer save their questions. Where there may have been no room for all of them, the
+//!   family of a target that did not come is asked for.
 //! - Nothing is asked without end: a TTL is at least `min_ttl`, attempts are those of the recovery policy, and questions under
 //!   way are at most `concurrency`.
 //!
@@ -113,6 +116,10 @@ pub struct Machine {
     lookups: BTreeMap<LookupId, Lookup>,
     next_lookup: LookupId,
     queue: VecDeque<LookupId>,
+    /// Those that were in trouble last. They get half of the room at most, so that silence does not hold up what answers.
+    troubled: VecDeque<LookupId>,
+    /// It is their turn.
+    troubled_next: bool,
     asking: BTreeMap<AskId, LookupId>,
     next_ask: u64,
     timers: Timers<(LookupId, u32)>,
@@ -141,6 +148,8 @@ impl Machine {
             lookups: BTreeMap::new(),
             next_lookup: 0,
             queue: VecDeque::new(),
+            troubled: VecDeque::new(),
+            troubled_next: false,
             asking: BTreeMap::new(),
             next_ask: 0,
             timers: Timers::new(),
@@ -279,10 +288,11 @@ impl Machine {
         lookup.enter(lookup::State::Queued { tries });
         let newly_awaited = !lookup.tried && !lookup.awaited;
         lookup.awaited |= newly_awaited;
-        if lookup.question.kind == Kind::Srv {
-            self.queue.push_front(id);
-        } else {
-            self.queue.push_back(id);
+        let troubled = lookup.is_troubled();
+        match lookup.question.kind {
+            Kind::Srv => self.queue.push_front(id),
+            Kind::Aaaa | Kind::A if troubled => self.troubled.push_back(id),
+            Kind::Aaaa | Kind::A => self.queue.push_back(id),
         }
         self.awaited += usize::from(newly_awaited);
     }
@@ -290,7 +300,7 @@ impl Machine {
     /// Asks what is queued, as far as there is room.
     fn pump(&mut self) {
         while self.asking.len() < self.options.concurrency {
-            let Some(id) = self.queue.pop_front() else { return };
+            let Some(id) = self.next_queued() else { return };
             // What is no longer queued was left in the line: it is cheaper to pass over it here than to search for it.
             let Some(lookup) = self.lookups.get_mut(&id) else { continue };
             let lookup::State::Queued { tries } = &lookup.state else { continue };
@@ -305,6 +315,24 @@ impl Machine {
             lookup.enter(lookup::State::Asking { id: ask, tries });
             self.asking.insert(ask, id);
         }
+    }
+
+    /// The next to be asked. Those that were in trouble and the others take turns, so that neither waits for ever.
+    fn next_queued(&mut self) -> Option<LookupId> {
+        let troubled_first = std::mem::take(&mut self.troubled_next);
+        let first = if troubled_first { self.next_troubled() } else { None };
+        first.or_else(|| {
+            let next = self.queue.pop_front();
+            self.troubled_next = next.is_some();
+            next.or_else(|| self.next_troubled())
+        })
+    }
+
+    /// The next of those that were in trouble, if there is room for it.
+    fn next_troubled(&mut self) -> Option<LookupId> {
+        let most = (self.options.concurrency / 2).max(1);
+        let under_way = self.asking.values().filter(|id| self.lookups[id].is_troubled()).count();
+        if under_way < most { self.troubled.pop_front() } else { None }
     }
 
     /// Stops asking: something else answers it, or nobody wants to know.
@@ -355,7 +383,7 @@ mod tests {
                 let target = |number| Target { priority: 0, name: name(number), port: 1, weight: 0 };
                 let targets = (0..5).map(target).collect();
                 let answer = match question.kind {
-                    Kind::Srv => Answer::Targets { targets, additional: Vec::new(), ttl: Duration::ZERO },
+                    Kind::Srv => Answer::Targets { targets, additional: Vec::new(), whole: true, ttl: Duration::ZERO },
                     Kind::Aaaa => Answer::Trouble,
                     Kind::A => continue,
                 };

@@ -68,6 +68,9 @@ pub enum Answer {
         targets: Vec<Target>,
         /// Addresses of targets that came along, by the target's name.
         additional: Vec<(Arc<str>, IpAddr)>,
+        /// Whether all addresses there are had room to come along. Otherwise a target of which only one family came has to be
+        /// asked for the other.
+        whole: bool,
         /// How long all of it may be used.
         ttl: Duration,
     },

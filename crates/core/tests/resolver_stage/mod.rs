@@ -74,7 +74,15 @@ pub(crate) fn targets(targets: &[&str], ttl: u64) -> Answer {
 pub(crate) fn targets_with(targets: &[&str], additional: &[(&str, &str)], ttl: u64) -> Answer {
     let targets = targets.iter().map(|text| target(text)).collect();
     let additional = additional.iter().map(|(name, address)| ((*name).into(), ip(address))).collect();
-    Answer::Targets { targets, additional, ttl: secs(ttl) }
+    Answer::Targets { targets, additional, whole: true, ttl: secs(ttl) }
+}
+
+/// With some of the addresses: for others there was no room.
+pub(crate) fn targets_cut(names: &[&str], additional: &[(&str, &str)], ttl: u64) -> Answer {
+    match targets_with(names, additional, ttl) {
+        Answer::Targets { targets, additional, ttl, .. } => Answer::Targets { targets, additional, whole: false, ttl },
+        other => other,
+    }
 }
 
 pub(crate) fn nxdomain(ttl: Option<u64>) -> Answer {

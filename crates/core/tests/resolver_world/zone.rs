@@ -239,7 +239,9 @@ impl Zone {
         if random.chance(0.2) {
             targets.push(targets[0].clone());
         }
-        Answer::Targets { targets, additional, ttl }
+        // Where some of a target's addresses are missing there was no room for them.
+        let whole = self.along != Along::Cut && random.chance(0.5);
+        Answer::Targets { targets, additional, whole, ttl }
     }
 
     fn answer_addresses(&self, question: &Question, negative_ttl: Option<Duration>) -> Answer {
