@@ -543,25 +543,87 @@ async fn a_file_that_is_not_ours_is_ignored_with_a_warning() {
     let torn = good[..good.len() - 3].to_vec();
     let newer =
         String::from_utf8(good.clone()).unwrap().replacen("carom backends 1", "carom backends 2", 1).into_bytes();
-    let cases: [(Vec<u8>, &str); 6] = [
-        (torn, "cut short or damaged"),
-        (newer, "not a file of remembered backends"),
-        (b"[backends]\nnone = true\n".to_vec(), "not a file of remembered backends"),
-        (vec![], "not a file of remembered backends"),
-        (vec![0xff; 1000], "cannot be used"),
-        (b"carom backends 1\n".to_vec(), "cut short"),
+    let cases: [(Vec<u8>, &str, bool); 7] = [
+        (torn, "cut short or damaged", true),
+        (newer, "not a file of remembered backends", false),
+        (b"[backends]\nnone = true\n".to_vec(), "not a file of remembered backends", false),
+        (vec![], "not a file of remembered backends", true),
+        (b"carom back".to_vec(), "not a file of remembered backends", true),
+        (vec![0xff; 1000], "cannot be used", false),
+        (b"carom backends 1\n".to_vec(), "cut short", true),
     ];
-    for (bytes, problem) in cases {
+    for (bytes, problem, ours) in cases {
         let folder = Folder::new();
-        fs::write(folder.file(), bytes).unwrap();
+        fs::write(folder.file(), &bytes).unwrap();
         let (teller, told) = Teller::new();
         let resolver = Resolver::start(Remembered::new(told, folder.file())).unwrap();
         warned(&folder.file(), problem).await;
         assert_eq!(resolver.state(), ResolverState::Starting);
         teller.publish(&[1]).await;
         soon(resolver.wait_until(fresh)).await.unwrap();
-        holds(&folder.file(), "node-1").await;
+        if ours {
+            holds(&folder.file(), "node-1").await;
+            continue;
+        }
+        warned(&folder.file(), "could not be remembered").await;
+        for last in 2..20 {
+            teller.publish(&[last]).await;
+            tokio::task::yield_now().await;
+        }
+        soon(resolver.wait_until(|known| known.backends[..] == backends(&[19]))).await.unwrap();
+        let path = folder.file().display().to_string();
+        let told = |text: &&String| text.contains(&path) && text.contains("could not be remembered");
+        assert_eq!(WARNINGS.lock().unwrap().iter().filter(told).count(), 1, "it is told once");
+        assert_eq!(fs::read(folder.file()).unwrap(), bytes, "what is not ours stays as it is");
+        // When it is gone, the next set is written.
+        fs::remove_file(folder.file()).unwrap();
+        for last in 20..200 {
+            teller.publish(&[last]).await;
+            if folder.file().exists() {
+                break;
+            }
+            tokio::time::sleep(ms(5)).await;
+        }
+        assert!(folder.file().exists());
     }
+}
+
+#[tokio::test]
+async fn a_set_that_is_short_of_what_could_not_be_asked_replaces_nothing() {
+    let folder = Folder::new();
+    let server = DnsServer::start().await.unwrap();
+    let zone = server.zone();
+    let names = ["a.api.test", "b.api.test", "c.api.test"];
+    zone.srv("_http._tcp.api.test", 0, names.map(|name| (0, 0, 80, name)));
+    for (i, name) in names.iter().enumerate() {
+        zone.a(name, 0, [format!("10.0.0.{}", i + 1)]);
+    }
+    let policy = Policy::default().attempts(1).timeout(ms(5000)).delay(ms(10)).max_delay(ms(50)).spread(0.0);
+    let options = DnsOptions::default().nameservers([server.address()]).recovery(policy).min_ttl(ms(50));
+    let options = options.ipv6(Ipv6::Never).hosts("/nonexistent/hosts");
+    let start = || {
+        let dns = Dns::new("_http._tcp.api.test", options.clone()).unwrap();
+        Resolver::start(Remembered::new(dns, folder.file())).unwrap()
+    };
+    let resolver = start();
+    soon(resolver.wait_until(|known| fresh(known) && known.backends.len() == 3)).await.unwrap();
+    holds(&folder.file(), "a.api.test").await;
+    drop(resolver);
+    let whole = fs::read(folder.file()).unwrap();
+
+    for name in &names[1..] {
+        zone.answer(name, RecordType::A, Answer::SERVFAIL);
+    }
+    let resolver = start();
+    let partial = |known: &Resolution| fresh(known) && known.complete && known.last_error.is_some();
+    assert_eq!(soon(resolver.wait_until(partial)).await.unwrap().backends.len(), 1);
+    // Long enough for a writer, if there were one: it is written at once.
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(fs::read(folder.file()).unwrap(), whole);
+    for name in &names[1..] {
+        zone.answer(name, RecordType::A, Answer::Records);
+    }
+    soon(resolver.wait_until(|known| fresh(known) && known.backends.len() == 3)).await.unwrap();
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
@@ -21,8 +22,13 @@ const LONGEST: u64 = 64 << 20;
 /// Wraps another resolver, writes every good set to a file, and on start offers what the file holds at once, marked stale,
 /// until the other has answered.
 ///
+/// A set is good when it is complete, not stale, not empty, and came without trouble: one that is short of what a nameserver
+/// could not say does not replace one that was whole. The file is written when such a set is other than the one written last,
+/// and once after the start; so [`stale_since`](Resolution::stale_since) of what is remembered counts from when the set was
+/// last written, which is when it last changed, and not from when it was last confirmed.
+///
 /// A file that is torn or not one of ours is ignored with a warning, and one that cannot be written is no more than a
-/// warning either. Give each service its own file.
+/// warning either. What is not ours is never written over. Give each service its own file.
 ///
 /// ```no_run
 /// use carom::resolver::{Fixed, Remembered, Resolver};
@@ -67,6 +73,7 @@ async fn follow(
     // The first good set is written even if it is the one remembered: it has been confirmed now.
     let mut kept: Arc<[Backend]> = Arc::new([]);
     let mut writing: Option<JoinHandle<()>> = None;
+    let keeper = Arc::new(Keeper { path, refused: AtomicBool::new(false) });
     loop {
         let over = tokio::select! {
             changed = resolution.changed() => changed.is_err(),
@@ -79,11 +86,14 @@ async fn follow(
             let last_error = known.last_error.take();
             known = Resolution { last_error, ..memory.clone() };
         }
-        let good = known.state == ResolverState::Running && known.stale_since.is_none() && known.complete;
+        let good = known.state == ResolverState::Running
+            && known.stale_since.is_none()
+            && known.complete
+            && known.last_error.is_none();
         if good && !known.backends.is_empty() && !are_the_same(&kept, &known.backends) && writing.is_none() {
             kept = Arc::clone(&known.backends);
-            let (path, backends) = (Arc::clone(&path), Arc::clone(&kept));
-            writing = Some(tokio::task::spawn_blocking(move || keep(&path, &backends)));
+            let (keeper, backends) = (Arc::clone(&keeper), Arc::clone(&kept));
+            writing = Some(tokio::task::spawn_blocking(move || keeper.keep(&backends)));
         }
         publisher.relay(known);
         if over && writing.is_none() {
@@ -127,10 +137,47 @@ async fn recall(path: &Arc<Path>) -> Option<Resolution> {
     })
 }
 
-fn keep(path: &Path, backends: &[Backend]) {
-    if let Err(error) = write(path, backends) {
-        tracing::warn!(path = %path.display(), %error, "backends could not be remembered");
+/// Writes the file, if it is there to be written.
+struct Keeper {
+    path: Arc<Path>,
+    /// There is something that is not ours, and that has been told.
+    refused: AtomicBool,
+}
+
+impl Keeper {
+    fn keep(&self, backends: &[Backend]) {
+        let ours = is_ours(&self.path);
+        let refused = matches!(ours, Ok(false));
+        if refused && self.refused.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let written = match ours {
+            Ok(true) => write(&self.path, backends),
+            Ok(false) => Err(io::Error::other("there is something else, which is left alone")),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            tracing::warn!(path = %self.path.display(), %error, "backends could not be remembered");
+        }
     }
+}
+
+/// Whether what is there may be written over: nothing, or a file that we began.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(known) if !known.is_file() => return Ok(false),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    let (header, mut begin) = (format!("{HEADER}\n"), Vec::new());
+    match File::open(path) {
+        Ok(file) => file.take(header.len() as u64).read_to_end(&mut begin)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    // One that was torn within the header is ours, and so is an empty one: nobody misses it.
+    Ok(header.as_bytes().starts_with(&begin))
 }
 
 /// Reads what was written, and how long ago that was.
