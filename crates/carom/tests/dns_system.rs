@@ -118,6 +118,34 @@ async fn names_are_searched_for_as_the_system_says() {
 }
 
 #[tokio::test]
+async fn trouble_with_one_domain_does_not_keep_a_name_from_being_found_in_the_next() {
+    let System { server, zone, folder: _folder, options } =
+        system("nameserver 127.0.0.1\nsearch a1.test a2.test\n").await;
+    for trouble in [Answer::SERVFAIL, Answer::REFUSED, Answer::NOTIMP, Answer::Silent] {
+        zone.answer("cc.a1.test", RecordType::A, trouble.clone());
+        zone.a("cc.a2.test", 60, ["10.0.0.2"]);
+        let known = running(&start("cc", &options), &["10.0.0.2:80"]).await;
+        assert!(known.last_error.is_none(), "{trouble:?}");
+        // While one of them cannot be asked, that the others have nothing is no answer.
+        zone.remove("cc.a2.test", RecordType::A);
+        let error = failed(&start("cc", &options)).await;
+        assert!(error.starts_with("cannot resolve `cc`: A cc.a1.test: "), "{trouble:?}: {error}");
+        assert!(error.contains(&server.address().to_string()), "{trouble:?}: {error}");
+        assert!(!error.contains("NXDOMAIN"), "{trouble:?}: {error}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_no_file_is_not_waited_for() {
+    let System { server: _server, zone, folder, options } = system("nameserver 127.0.0.1\n").await;
+    let pipe = folder.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    zone.a("api.test", 60, ["10.0.0.1"]);
+    running(&start("api.test", &options.hosts(&pipe).resolv_conf(&pipe)), &["10.0.0.1:80"]).await;
+}
+
+#[tokio::test]
 async fn services_are_searched_for_and_their_targets_are_not() {
     let System { server, zone, folder: _folder, options } = system("nameserver 127.0.0.1\nsearch a.test\n").await;
     zone.srv("_http._tcp.api.a.test", 60, [(0, 0, 8080, "one.test"), (0, 0, 8080, "two.test")]);

@@ -59,7 +59,7 @@ impl LookupError {
         LookupError { question, reasons }
     }
 
-    /// The question.
+    /// The question, with the name that was really asked for: one of the search list, maybe.
     pub fn question(&self) -> &Question {
         &self.question
     }
@@ -103,8 +103,8 @@ pub enum Reason {
         /// The kind of record.
         kind: carom_core::resolver::Kind,
     },
-    /// The SRV record says that the service is not offered.
-    #[error("not offered, as {server} says (the target is the root)")]
+    /// The SRV records say that the service is not offered: every target is the root, or has port 0.
+    #[error("not offered, as {server} says (the target is the root, or the port 0)")]
     NotOffered {
         /// Who.
         server: SocketAddr,
@@ -142,8 +142,23 @@ pub enum Reason {
         problem: String,
     },
     /// The name has aliases without end.
-    #[error("more than {0} aliases in a row")]
-    Aliases(usize),
+    #[error("more than {followed} aliases in a row, the last one {last}, from {server}")]
+    Aliases {
+        /// Who told of the last.
+        server: SocketAddr,
+        /// How many were followed.
+        followed: usize,
+        /// The one at which following ended.
+        last: Arc<str>,
+    },
+    /// The name is an alias that leads back to itself.
+    #[error("a loop of aliases at {alias}, from {server}")]
+    AliasLoop {
+        /// Who.
+        server: SocketAddr,
+        /// Where the loop closes.
+        alias: Arc<str>,
+    },
     /// The name cannot be asked for.
     #[error("not a name for DNS: {0}")]
     Name(String),
@@ -164,10 +179,10 @@ impl Reason {
             | Reason::NotOffered { server }
             | Reason::TimedOut { server, .. }
             | Reason::Unreachable { server, .. }
-            | Reason::Unreadable { server, .. } => Some(*server),
-            Reason::Aliases(_) | Reason::Name(_) | Reason::Hosts { .. } | Reason::NoNameservers | Reason::Panicked => {
-                None
-            }
+            | Reason::Unreadable { server, .. }
+            | Reason::Aliases { server, .. }
+            | Reason::AliasLoop { server, .. } => Some(*server),
+            Reason::Name(_) | Reason::Hosts { .. } | Reason::NoNameservers | Reason::Panicked => None,
         }
     }
 }

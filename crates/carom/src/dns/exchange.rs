@@ -153,8 +153,8 @@ impl Request {
         if message.metadata.message_type != MessageType::Response {
             return Err("a question, not an answer".to_owned());
         }
-        // A server that could not read the question may leave it out.
-        let unread = WITHOUT_EDNS.contains(&message.metadata.response_code);
+        // A server that refuses or fails may send nothing but the header.
+        let failed = !matches!(message.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain);
         let asked = |query: &Query| {
             query.name() == self.query.name()
                 && query.query_type() == self.query.query_type()
@@ -162,7 +162,7 @@ impl Request {
         };
         match &message.queries[..] {
             [query] if asked(query) => Ok(message),
-            [] if unread => Ok(message),
+            [] if failed => Ok(message),
             _ => Err("an answer to another question".to_owned()),
         }
     }
@@ -280,6 +280,7 @@ mod tests {
         let kind = kind(request.query.query_type());
         match interpret(&message, request.query.name(), kind) {
             Said::Alias(alias, _) => assert_ne!(alias, *request.query.name(), "an alias leads elsewhere"),
+            Said::Loop(alias) => assert!(!message.answers.is_empty(), "{alias}"),
             Said::Code(code) => assert!(code != 0 && code != 3),
             Said::Answer(answer) => {
                 let longest = Duration::from_secs(i32::MAX as u64);
@@ -367,11 +368,17 @@ mod tests {
         assert_eq!(respond(&|message| message.queries[0].query_class = DNSClass::CH), another_question);
         assert_eq!(respond(&|message| message.queries.clear()), another_question);
         assert_eq!(respond(&|message| message.queries.push(request.query.clone())), another_question);
-        let refusal = |message: &mut Message| {
-            message.metadata.response_code = ResponseCode::FormErr;
-            message.queries.clear();
+        let bare = |code: ResponseCode| {
+            respond(&|message| {
+                message.metadata.response_code = code;
+                message.queries.clear();
+            })
         };
-        assert_eq!(respond(&refusal), Ok(()));
+        let codes = [ResponseCode::FormErr, ResponseCode::ServFail, ResponseCode::NotImp, ResponseCode::Refused];
+        for code in codes {
+            assert_eq!(bare(code), Ok(()), "{code}");
+        }
+        assert_eq!(bare(ResponseCode::NXDomain), another_question);
         let question = |message: &mut Message| message.metadata.message_type = MessageType::Query;
         assert_eq!(respond(&question), Err("a question, not an answer".to_owned()));
     }

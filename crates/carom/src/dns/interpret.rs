@@ -18,6 +18,8 @@ pub(super) enum Said {
     Answer(Answer),
     /// That the name is another name for this one, of which it says nothing; good for so long.
     Alias(Name, Duration),
+    /// That the name is, by other names or by none, another name for itself; the name at which that shows.
+    Loop(Name),
     /// That something is wrong: the code, as DNS numbers them.
     Code(u16),
 }
@@ -30,7 +32,7 @@ pub(super) fn interpret(message: &Message, name: &Name, kind: Kind) -> Said {
         ResponseCode::NXDomain => return Said::Answer(Answer::Nothing { exists: false, ttl: negative_ttl(message) }),
         _ => return Said::Code(code.into()),
     }
-    let (name, alias_ttl) = follow_aliases(message, name);
+    let (name, alias_ttl, looped) = follow_aliases(message, name);
     let records: Vec<_> = answers(message).filter(|record| record.name == name).collect();
     let said = match kind {
         Kind::Srv => targets(message, &records, alias_ttl),
@@ -38,13 +40,14 @@ pub(super) fn interpret(message: &Message, name: &Name, kind: Kind) -> Said {
     };
     match (said, alias_ttl) {
         (Some(answer), _) => Said::Answer(answer),
+        (None, _) if looped => Said::Loop(name),
         (None, Some(ttl)) if negative_ttl(message).is_none() => Said::Alias(name, ttl),
         (None, _) => Said::Answer(Answer::Nothing { exists: true, ttl: negative_ttl(message) }),
     }
 }
 
-/// Where the aliases in the answer lead, and how long they are good for if there are any.
-fn follow_aliases(message: &Message, name: &Name) -> (Name, Option<Duration>) {
+/// Where the aliases in the answer lead, how long they are good for if there are any, and whether they lead back.
+fn follow_aliases(message: &Message, name: &Name) -> (Name, Option<Duration>, bool) {
     let (mut name, mut least) = (name.clone(), None);
     let mut seen = HashSet::from([name.to_lowercase()]);
     for _ in 0..MOST_ALIASES {
@@ -52,12 +55,14 @@ fn follow_aliases(message: &Message, name: &Name) -> (Name, Option<Duration>) {
             RData::CNAME(alias) if record.name == name => Some((alias.0.clone(), ttl(record))),
             _ => None,
         });
-        // A loop of aliases ends where it began.
-        let Some((alias, record_ttl)) = next.filter(|(alias, _)| seen.insert(alias.to_lowercase())) else { break };
+        let Some((alias, record_ttl)) = next else { break };
+        if !seen.insert(alias.to_lowercase()) {
+            return (name, least, true);
+        }
         least = Some(least.map_or(record_ttl, |least: Duration| least.min(record_ttl)));
         name = alias;
     }
-    (name, least)
+    (name, least, false)
 }
 
 fn targets(message: &Message, records: &[&Record], alias_ttl: Option<Duration>) -> Option<Answer> {
@@ -71,7 +76,8 @@ fn targets(message: &Message, records: &[&Record], alias_ttl: Option<Duration>) 
     let mut least = services.iter().map(|(_, ttl)| *ttl).chain(alias_ttl).min()?;
     let targets: Vec<_> = services
         .into_iter()
-        .filter(|(srv, _)| !srv.target.is_root())
+        // Nobody can be connected to at port 0: as little an offer as the root.
+        .filter(|(srv, _)| !srv.target.is_root() && srv.port != 0)
         .map(|(srv, _)| Target {
             priority: srv.priority,
             name: readable(&srv.target),
@@ -80,9 +86,9 @@ fn targets(message: &Message, records: &[&Record], alias_ttl: Option<Duration>) 
         })
         .collect();
     if targets.is_empty() {
-        // Without SRV records there is nothing to say; with only the root as target there is.
-        let only_root = records.iter().any(|record| matches!(record.data, RData::SRV(_)));
-        return only_root.then_some(Answer::NotOffered { ttl: least });
+        // Without SRV records there is nothing to say; with none but those left out there is.
+        let none_offered = records.iter().any(|record| matches!(record.data, RData::SRV(_)));
+        return none_offered.then_some(Answer::NotOffered { ttl: least });
     }
     let names: HashSet<_> = targets.iter().map(|target| Arc::clone(&target.name)).collect();
     let mut additional = Vec::new();
@@ -137,7 +143,7 @@ fn seconds(ttl: u32) -> Duration {
 }
 
 /// Lower case, without the dot at the end.
-fn readable(name: &Name) -> Arc<str> {
+pub(super) fn readable(name: &Name) -> Arc<str> {
     let text = name.to_lowercase().to_ascii();
     text.strip_suffix('.').unwrap_or(&text).into()
 }
@@ -190,5 +196,25 @@ mod tests {
         assert_eq!((targets.len(), &*targets[0].name, ttl), (1, "a.test", Duration::from_secs(5)));
         let said = interpret(&message([srv(".", 5)]), &name("s.test."), Kind::Srv);
         assert!(matches!(said, Said::Answer(Answer::NotOffered { ttl }) if ttl == Duration::from_secs(5)), "{said:?}");
+    }
+
+    #[test]
+    fn a_target_at_port_0_is_no_more_than_the_root() {
+        let srv = |port, target: &str| ("s.test.".to_owned(), 5, RData::SRV(SRV::new(0, 0, port, name(target))));
+        let said = interpret(&message([srv(0, "a.test."), srv(80, "b.test.")]), &name("s.test."), Kind::Srv);
+        let Said::Answer(Answer::Targets { targets, .. }) = said else { panic!("{said:?}") };
+        assert_eq!((targets.len(), &*targets[0].name), (1, "b.test"));
+        let said = interpret(&message([srv(0, "a.test.")]), &name("s.test."), Kind::Srv);
+        assert!(matches!(said, Said::Answer(Answer::NotOffered { .. })), "{said:?}");
+    }
+
+    #[test]
+    fn an_alias_of_itself_is_a_loop_unless_there_is_an_answer_too() {
+        let to_itself = ("n0.test.".to_owned(), 60, RData::CNAME(CNAME(name("N0.test."))));
+        let said = interpret(&message([to_itself.clone()]), &name("n0.test."), Kind::A);
+        assert!(matches!(&said, Said::Loop(at) if *at == name("n0.test.")), "{said:?}");
+        let address = ("n0.test.".to_owned(), 60, RData::A(A::new(10, 0, 0, 1)));
+        let said = interpret(&message([to_itself, address]), &name("n0.test."), Kind::A);
+        assert!(matches!(said, Said::Answer(Answer::Addresses { .. })), "{said:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A lookup: one question from start to end, through the hosts file, the search list, the nameservers and aliases.
 
 use super::error::{LookupError, Reason};
-use super::interpret::Said;
+use super::interpret::{Said, readable};
 use super::nameservers::{Preferred, ask_any};
 use super::system::{Configuration, in_hosts};
 use carom_core::resolver::{Answer, Kind, Question};
@@ -37,27 +37,59 @@ pub(super) async fn lookup(way: Arc<Way>, question: Question, searched: bool, ti
         let error = matches!(answer, Answer::Nothing { .. }).then(|| LookupError::new(question, reasons));
         return (answer, error);
     }
-    let asking = Asking { way: &way, kind: question.kind, deadline: Instant::now() + timeout };
-    let mut ended: Option<(Answer, Vec<Reason>)> = None;
-    for candidate in way.configuration.candidates(&question.name, searched) {
-        let (answer, reasons) = asking.follow(&candidate).await;
-        let Answer::Nothing { exists, .. } = answer else {
-            ended = Some((answer, reasons));
+    let deadline = Instant::now() + timeout;
+    let mut ended: Option<(Weight, Ended)> = None;
+    let mut candidates = way.configuration.candidates(&question.name, searched).into_iter().peekable();
+    while let Some(candidate) = candidates.next() {
+        let now = Instant::now();
+        if ended.is_some() && now >= deadline {
             break;
-        };
-        // That one of them exists outweighs that others do not. Otherwise, what the name itself brought is told.
-        let better = match ended {
-            Some((Answer::Nothing { exists: before, .. }, _)) if exists == before => candidate == *question.name,
-            Some((Answer::Nothing { .. }, _)) => exists,
-            _ => true,
+        }
+        // One that gets no answer leaves time for those after it.
+        let until = if candidates.peek().is_some() { now + (deadline - now) / 2 } else { deadline };
+        let asking = Asking { way: &way, kind: question.kind, deadline: until };
+        let (answer, reasons) = asking.follow(&candidate).await;
+        let (weight, own) = (Weight::of(&answer), candidate == *question.name);
+        let asked = Question { name: candidate.into(), kind: question.kind };
+        let error = (!reasons.is_empty()).then(|| LookupError::new(asked, reasons));
+        // Of those that say the same, the first trouble is told, or else what the name itself brought.
+        let better = match &ended {
+            Some((before, _)) if *before == weight => own && weight < Weight::Trouble,
+            Some((before, _)) => *before < weight,
+            None => true,
         };
         if better {
-            ended = Some((answer, reasons));
+            ended = Some((weight, (answer, error)));
+        }
+        if weight == Weight::Found {
+            break;
         }
     }
-    let (answer, reasons) = ended.unwrap_or((Answer::Trouble, vec![Reason::NoNameservers]));
-    let error = (!reasons.is_empty()).then(|| LookupError::new(question, reasons));
-    (answer, error)
+    // The name itself is always among the candidates.
+    ended
+        .map(|(_, ended)| ended)
+        .unwrap_or_else(|| (Answer::Trouble, Some(LookupError::new(question, vec![Reason::NoNameservers]))))
+}
+
+/// How much an answer counts among those to the names of a search list. That one of them exists outweighs that others do
+/// not, and while one could not be asked nobody knows that there is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    Missing,
+    Empty,
+    Trouble,
+    Found,
+}
+
+impl Weight {
+    fn of(answer: &Answer) -> Weight {
+        match answer {
+            Answer::Nothing { exists: false, .. } => Weight::Missing,
+            Answer::Nothing { exists: true, .. } => Weight::Empty,
+            Answer::NotImplemented | Answer::Refused | Answer::Trouble => Weight::Trouble,
+            Answer::Targets { .. } | Answer::Addresses { .. } | Answer::NotOffered { .. } => Weight::Found,
+        }
+    }
 }
 
 struct Asking<'a> {
@@ -78,19 +110,24 @@ impl Asking<'_> {
         };
         let mut least: Option<Duration> = None;
         let Configuration { nameservers, .. } = &self.way.configuration;
+        let mut reason = Reason::NoNameservers;
         for _ in 0..MOST_ALIASES {
             let asked = ask_any(nameservers, &self.way.preferred, &name, self.kind, self.deadline).await;
             match asked {
                 Ok((server, Said::Answer(answer))) => return self.answered(server, at_most(answer, least)),
-                Ok((_, Said::Alias(alias, ttl))) => {
+                Ok((server, Said::Alias(alias, ttl))) => {
                     least = Some(least.map_or(ttl, |least| least.min(ttl)));
+                    reason = Reason::Aliases { server, followed: MOST_ALIASES, last: readable(&alias) };
                     name = alias;
+                }
+                Ok((server, Said::Loop(alias))) => {
+                    return (Answer::Trouble, vec![Reason::AliasLoop { server, alias: readable(&alias) }]);
                 }
                 Ok((server, Said::Code(code))) => return (Answer::Trouble, vec![Reason::Code { server, code }]),
                 Err(reasons) => return (verdict(&reasons), reasons),
             }
         }
-        (Answer::Trouble, vec![Reason::Aliases(MOST_ALIASES)])
+        (Answer::Trouble, vec![reason])
     }
 
     fn answered(&self, server: SocketAddr, answer: Answer) -> (Answer, Vec<Reason>) {

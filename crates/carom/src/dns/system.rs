@@ -120,6 +120,10 @@ pub(super) fn has_ipv6() -> bool {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Of anything else one cannot tell how long reading takes.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(bytes)
