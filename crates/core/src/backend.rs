@@ -1,7 +1,8 @@
 //! A backend: one address that serves a service.
 //!
 //! Two backends are the same when name, address and port are; so a known name that moves to a new address is a new
-//! backend, and the old one goes. Priority and weight (from SRV records) say how much it is used, not who it is.
+//! backend, and the old one goes. Priority and weight (from SRV records) say how much it is used, not who it is: how
+//! many connections it gets, which under light load is not how many claims.
 //!
 //! ```
 //! use carom_core::backend::Backend;
@@ -32,13 +33,16 @@ impl Backend {
         Backend { name: name.into(), socket: address, priority: 0, weight: 0 }
     }
 
-    /// A backend known by its address alone; its name is `address:port`.
+    /// A backend known by its address alone; its name is `address:port`, without brackets even for IPv6.
     pub fn fixed(address: SocketAddr) -> Backend {
-        Backend::new(address.to_string(), address)
+        Backend::new(plain(address), address)
     }
 
     /// The same backend with a priority and weight as SRV records have them: lower priority numbers are used first, and inside
     /// a priority weights are shares. [`plan`](crate::plan) says what exactly they do.
+    ///
+    /// What weights share is connections. With [`Pick::LeastLoaded`](crate::pick::Pick::LeastLoaded) a claim goes where the
+    /// load is lower, so that under light load, when few of the connections are in use, traffic does not follow the weights.
     #[must_use]
     pub fn with_priority(mut self, priority: u16, weight: u16) -> Backend {
         self.priority = priority;
@@ -49,6 +53,12 @@ impl Backend {
     /// The name it is known by.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name, if it is more than the address: `None` for a [`fixed`](Backend::fixed) one.
+    pub fn own_name(&self) -> Option<&str> {
+        let by_address = *self.name == *plain(self.socket) || *self.name == *self.socket.to_string();
+        (!by_address).then_some(&self.name)
     }
 
     /// Its IP address.
@@ -79,6 +89,11 @@ impl Backend {
     fn identity(&self) -> (&str, SocketAddr) {
         (&self.name, self.socket)
     }
+}
+
+/// `10.0.0.1:80` or `::1:80`.
+fn plain(address: SocketAddr) -> String {
+    address.to_string().replace(['[', ']'], "")
 }
 
 /// Known by its address alone, as [`Backend::fixed`].
@@ -117,10 +132,9 @@ impl Hash for Backend {
 /// `10.0.0.1:80`, or `name (10.0.0.1:80)` when it has a name of its own.
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self.name == *self.socket.to_string() {
-            write!(f, "{}", self.socket)
-        } else {
-            write!(f, "{} ({})", self.name, self.socket)
+        match self.own_name() {
+            None => write!(f, "{}", self.socket),
+            Some(name) => write!(f, "{name} ({})", self.socket),
         }
     }
 }
@@ -145,7 +159,8 @@ mod tests {
 
     #[test]
     fn display_shows_the_name_only_when_it_adds_something() {
-        assert_eq!(Backend::fixed("[::1]:80".parse().unwrap()).to_string(), "[::1]:80");
+        let fixed = Backend::fixed("[::1]:80".parse().unwrap());
+        assert_eq!((fixed.name(), fixed.own_name(), &*fixed.to_string()), ("::1:80", None, "[::1]:80"));
         assert_eq!(Backend::new("db", "10.0.0.1:5432".parse().unwrap()).to_string(), "db (10.0.0.1:5432)");
     }
 }

@@ -56,10 +56,11 @@ impl<C: Connect> Builder<C> {
     /// These backends and no others. Takes socket addresses, or [`Backend`]s with names.
     pub fn backends(mut self, backends: impl IntoIterator<Item = impl Into<Backend>>) -> Builder<C> {
         let fixed = Fixed::new(backends);
+        let title = |backend: &Backend| backend.own_name().map_or_else(|| backend.to_string(), str::to_owned);
         self.default_name = match fixed.backends() {
             [] => "pool".into(),
-            [one] => one.name().into(),
-            [first, others @ ..] => format!("{} and {} more", first.name(), others.len()).into(),
+            [one] => title(one).into(),
+            [first, others @ ..] => format!("{} and {} more", title(first), others.len()).into(),
         };
         let known = fixed.backends().to_vec();
         let mut builder = self.resolver(fixed);

@@ -94,9 +94,10 @@ impl Tls {
     fn server_name(&self, backend: &Backend) -> ServerName<'static> {
         match &self.server_name {
             Some(name) => name.clone(),
-            None => match ServerName::try_from(backend.name()) {
-                Ok(name) => name.to_owned(),
-                Err(_) => backend.address().into(),
+            // The name of one that has none but its address may look like another address.
+            None => match backend.own_name().map(ServerName::try_from) {
+                Some(Ok(name)) => name.to_owned(),
+                Some(Err(_)) | None => backend.address().into(),
             },
         }
     }
