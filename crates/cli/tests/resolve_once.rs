@@ -17,6 +17,7 @@ async fn fixed_addresses_are_printed_as_given() {
     let ran = carom(["resolve", "--static", "10.0.0.2:65535", "10.0.0.1", "[1234:abcd::1]:111", "10.0.0.1:80"]).await;
     let addresses: Vec<_> = ran.stdout.lines().map(|line| line.rsplit_once(' ').unwrap().0).collect();
     assert_eq!(addresses, ["10.0.0.2         65535", "10.0.0.1            80", "1234:abcd::1       111"]);
+    assert!(ran.stdout.ends_with(" aKcPr4Au1v+Bd21UjRMzph7SLXs=\n"), "{ran:?}");
 }
 
 #[tokio::test]
@@ -26,6 +27,21 @@ async fn the_port_of_fixed_addresses_without_one_can_be_given() {
         ran.stdout,
         "127.0.0.1           81 5YXJkSUtN1pQ5GfRFjfNH7PyKdg=\n127.0.0.1           80 /X6QST5n5GWD9FDBmwEUQZKcT+Y=\n"
     );
+}
+
+#[tokio::test]
+async fn addresses_of_https_have_its_port() {
+    for (args, port) in [
+        (&["-s", "_https._tcp", "10.0.0.1"][..], 443),
+        (&["-s", "_HTTPS._tcp", "-S", "10.0.0.1"], 443),
+        (&["-s", "_https._tcp", "-p", "81", "10.0.0.1"], 81),
+        (&["-s", "_https._tcp", "10.0.0.1:82"], 82),
+        (&["-s", "_http._tcp", "-S", "10.0.0.1"], 80),
+        (&["10.0.0.1"], 80),
+    ] {
+        let ran = carom(["resolve"].iter().chain(args)).await;
+        assert!(ran.stdout.starts_with(&format!("10.0.0.1         {port:5} ")), "{args:?}: {ran:?}");
+    }
 }
 
 #[tokio::test]

@@ -42,9 +42,29 @@ impl Resolve for AnyResolver {
 pub fn resolver_for(input: &str, options: DnsOptions) -> Result<AnyResolver, InputError> {
     match input.parse()? {
         Input::Address(address, port) => {
-            let port = port.unwrap_or(options.machine.default_port);
+            let port = port.unwrap_or_else(|| options.port_of(options.srv.as_deref()));
             Ok(AnyResolver::Fixed(Fixed::new([SocketAddr::new(address, port)])))
         }
         Input::Name(name) => Dns::named(input, name, options).map(|dns| AnyResolver::Dns(Box::new(dns))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_443_for_https_unless_somebody_says_otherwise() {
+        let (plain, https) = (DnsOptions::default(), DnsOptions::default().srv("_HTTPS._tcp"));
+        let port = |input: &str, options: &DnsOptions| match resolver_for(input, options.clone()).unwrap() {
+            AnyResolver::Fixed(fixed) => fixed.backends()[0].port(),
+            AnyResolver::Dns(dns) => dns.options.default_port,
+        };
+        for name in ["10.0.0.1", "::1", "api.test"] {
+            assert_eq!((port(name, &plain), port(name, &https)), (80, 443), "{name}");
+            assert_eq!(port(name, &https.clone().default_port(80)), 80, "{name}");
+        }
+        assert_eq!((port("10.0.0.1:81", &https), port("api.test:81", &https)), (81, 81));
+        assert_eq!((port("_https._tcp.api.test", &plain), port("_http._tcp.api.test", &https)), (443, 80));
     }
 }

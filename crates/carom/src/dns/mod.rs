@@ -75,11 +75,13 @@ impl Dns {
     }
 
     fn named(input: &str, name: ServiceName, options: DnsOptions) -> Result<Dns, InputError> {
-        let DnsOptions { mut machine, srv, nameservers, nameserver_port, ipv6, files } = options;
-        let srv = srv.map(|srv| ServiceName::parse_service(&srv)).transpose()?;
-        machine.service = name.service.or(srv).map(Into::into);
+        let srv = options.srv.as_deref().map(ServiceName::parse_service).transpose()?;
+        let service = name.service.or(srv);
+        let port = name.port.unwrap_or_else(|| options.port_of(service.as_deref()));
+        let DnsOptions { mut machine, nameservers, nameserver_port, ipv6, files, .. } = options;
+        machine.service = service.map(Into::into);
         machine.domain = name.domain.into();
-        machine.default_port = name.port.unwrap_or(machine.default_port);
+        machine.default_port = port;
         machine.validate().map_err(|problem| InputError::new(input, problem.to_string()))?;
         let service = match &machine.service {
             Some(service) => format!("{service}.{}", machine.domain).into(),

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Where nameservers listen.
 const PORT: u16 = 53;
+/// The service whose port is not 80, and its port.
+const HTTPS: (&str, u16) = ("_https._tcp", 443);
 
 /// How DNS is asked. Every option has a default.
 #[derive(Clone, Debug)]
@@ -18,6 +20,7 @@ const PORT: u16 = 53;
 pub struct DnsOptions {
     pub(super) machine: Options,
     pub(super) srv: Option<String>,
+    pub(super) default_port: Option<u16>,
     pub(super) nameservers: Result<Nameservers, InputError>,
     pub(super) nameserver_port: u16,
     pub(super) ipv6: Ipv6,
@@ -50,6 +53,7 @@ impl Default for DnsOptions {
             // The domain comes with the name.
             machine: Options::new("name"),
             srv: None,
+            default_port: None,
             nameservers: Ok(Nameservers::System),
             nameserver_port: PORT,
             ipv6: Ipv6::Auto,
@@ -65,10 +69,17 @@ impl DnsOptions {
         self
     }
 
-    /// The port of backends when neither the name nor an SRV record says. Default 80.
+    /// The port of backends when neither the name nor an SRV record says. Default 80, or 443 when the service is
+    /// `_https._tcp`.
     pub fn default_port(mut self, port: u16) -> DnsOptions {
-        self.machine.default_port = port;
+        self.default_port = Some(port);
         self
+    }
+
+    /// The port of backends that none is said of, for a service.
+    pub(super) fn port_of(&self, service: Option<&str>) -> u16 {
+        let https = service.is_some_and(|service| service.eq_ignore_ascii_case(HTTPS.0));
+        self.default_port.unwrap_or(if https { HTTPS.1 } else { self.machine.default_port })
     }
 
     /// The nameservers to ask, the first one first. Default: the system's, with its search list for names without a dot at
@@ -79,7 +90,8 @@ impl DnsOptions {
     }
 
     /// The name, `name[:port]`, that the nameservers to ask are found under: by its `_dns._udp` SRV records or its addresses,
-    /// through the system's nameservers first and then through those found. All resolvers that name it share what is found.
+    /// through the system's nameservers first and then through those found. All resolvers that name it share what is found;
+    /// how it is found, with which attempts, timeouts and TTLs, is governed by the options of the first of them.
     pub fn nameservers_at(mut self, name: &str) -> DnsOptions {
         self.nameservers = named(name);
         self

@@ -5,7 +5,8 @@ use crate::connect::Connect;
 use crate::pool::{BuildError, Builder};
 
 impl<C: Connect> Builder<C> {
-    /// Whoever DNS says serves this: `[_service._proto.]name[:port]`, or a literal address. The port is 80 when nobody names one.
+    /// Whoever DNS says serves this: `[_service._proto.]name[:port]`, or a literal address. The port is 80 when nobody names one,
+    /// and 443 for `_https._tcp`.
     /// Attempts and timeouts of questions are those of [`recovery`](Builder::recovery), as `dns` and `dns_srv`. For other
     /// options give a [`Dns`](super::Dns) to [`resolver`](Builder::resolver).
     ///

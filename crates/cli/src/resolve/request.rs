@@ -11,6 +11,7 @@ use std::time::Duration;
 
 const SERVICE: &str = "_http._tcp";
 const PORT: u16 = 80;
+const HTTPS: (&str, u16) = ("_https._tcp", 443);
 const NAMESERVER_PORT: u16 = 53;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -48,13 +49,15 @@ impl Request {
 type Meaning = (AnyResolver, Vec<String>);
 
 fn fixed(addresses: &[String], args: &args::Resolve) -> Result<Meaning, Failure> {
-    let resolver = Fixed::parse(addresses, args.port.unwrap_or(PORT))?;
+    let https = args.service.as_deref().is_some_and(|service| service.eq_ignore_ascii_case(HTTPS.0));
+    let resolver = Fixed::parse(addresses, args.port.unwrap_or(if https { HTTPS.1 } else { PORT }))?;
     if args.follow {
         return usage("--follow is for names: addresses do not change");
     }
     let mut preamble = vec!["using static IP resolver".to_owned()];
     let unused = [
-        ("--service", args.service.is_some()),
+        // It may have said which port.
+        ("--service", args.service.is_some() && !https),
         ("--resolvers", !args.resolvers.is_empty()),
         ("--timeout", args.timeout.is_some()),
     ];
@@ -79,7 +82,6 @@ fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning
 
     let mut options = DnsOptions::default()
         .srv(service.as_deref().unwrap_or(SERVICE))
-        .default_port(args.port.unwrap_or(if service.as_deref() == Some("_https._tcp") { 443 } else { PORT }))
         .recovery(policy(timeout, args.follow))
         .ipv6(match args.ipv6 {
             When::Auto => Ipv6::Auto,
@@ -89,6 +91,9 @@ fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning
         .resolv_conf(&args.resolv_conf)
         .nameserver_port(args.nameserver_port)
         .hosts(&args.hosts);
+    if let Some(port) = args.port {
+        options = options.default_port(port);
+    }
     if !args.resolvers.is_empty() {
         options = ask(options, &resolvers)?;
     }
