@@ -3,7 +3,8 @@
 use carom::dns::{Dns, DnsOptions, Ipv6};
 use carom::pool::State;
 use carom::resolver::{
-    BackendKey, Change, Fixed, Publisher, Remembered, Resolution, Resolve, Resolver, ResolverState, StartError, Stopped,
+    BackendKey, Change, Fixed, Publisher, Remembered, Resolution, Resolve, Resolver, ResolverEnded, ResolverState,
+    StartError, Stopped,
 };
 use carom::tcp::Tcp;
 use carom::{Backend, Policy, Pool};
@@ -164,7 +165,31 @@ async fn a_resolver_that_returns_keeps_what_it_said_and_one_that_panics_has_stop
     teller.tell(Tell::Panic).await;
     stopped(&resolver).await;
     assert_eq!(resolver.backends().len(), 1);
-    assert_eq!(fixed.state(), ResolverState::Running);
+    assert!(resolver.resolution().stale_since.is_some(), "nobody keeps it true any more");
+    assert_eq!((fixed.state(), fixed.resolution().stale_since), (ResolverState::Running, None));
+    let (teller, resolver) = told();
+    teller.tell(Tell::Panic).await;
+    stopped(&resolver).await;
+    assert_eq!(resolver.resolution().stale_since, None, "nothing was true before");
+}
+
+#[tokio::test]
+async fn a_resolver_that_returns_without_a_word_has_failed() {
+    struct Mute;
+
+    impl Resolve for Mute {
+        async fn run(self, _publisher: Publisher) {}
+    }
+
+    let resolver = Resolver::start(Mute).unwrap();
+    let known = soon(resolver.wait_for(ResolverState::Failed)).await.unwrap();
+    assert!(known.last_error.unwrap().is::<ResolverEnded>());
+    assert_eq!(resolver.last_error().unwrap().to_string(), "the resolver ended without an answer");
+    // One that said why keeps its reason.
+    let (teller, resolver) = told();
+    teller.tell(Tell::Fail("why")).await;
+    drop(teller);
+    assert_eq!(soon(resolver.wait_for(ResolverState::Failed)).await.unwrap().last_error.unwrap().to_string(), "why");
 }
 
 #[test]

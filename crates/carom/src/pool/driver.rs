@@ -5,12 +5,12 @@
 //! machine hears that it has ended when it really has.
 
 use super::causes::Failing;
-use super::error::{ConnectError, ResolverEnded};
+use super::error::ConnectError;
 use super::quiet::{drop_quietly, text_of};
 use super::shared::{Held, Outstanding, Shared};
 use crate::clock;
 use crate::connect::Connect;
-use crate::resolver::{Resolution, ResolverState};
+use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use carom_core::backend::Backend;
 use carom_core::pool::{Action, Ending, State};
 use carom_core::slot::SlotRef;

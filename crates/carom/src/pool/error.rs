@@ -274,11 +274,6 @@ pub enum ConnectError {
     Panicked,
 }
 
-/// A resolver that ended before it said anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the resolver ended without an answer")]
-pub struct ResolverEnded;
-
 /// Why a pool could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

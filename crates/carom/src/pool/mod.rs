@@ -39,7 +39,7 @@ pub use carom_core::pool::{BackendSnapshot, BackendState, OptionsError, Snapshot
 pub use carom_core::slot::{Counts, Phase};
 pub use claim::Claim;
 pub use claiming::Claiming;
-pub use error::{BuildError, Cause, ClaimError, ConnectError, ResolverEnded, Summary};
+pub use error::{BuildError, Cause, ClaimError, ConnectError, Summary};
 pub use shared::Outstanding;
 
 use crate::clock;

@@ -39,9 +39,10 @@ impl Resolver {
         let publisher = Publisher::over(sender.clone());
         let (ends, told) = (End(sender.clone()), Arc::clone(&stop));
         runtime.spawn(async move {
-            let _ends = ends;
+            let ends = ends;
             let run = async {
                 resolve.run(publisher).await;
+                ends.returned();
                 std::future::pending::<()>().await;
             };
             // Dropping `run` ends it wherever it is: in a lookup, in a sleep.
@@ -176,9 +177,29 @@ impl Drop for Running {
 /// However the task ends, and be it with its runtime, the resolver has stopped then.
 struct End(watch::Sender<Resolution>);
 
+impl End {
+    /// It says nothing more. What it has said stays; if that is nothing, it has failed.
+    fn returned(&self) {
+        self.0.send_if_modified(|resolution| {
+            let silent = resolution.state == ResolverState::Starting;
+            if silent {
+                resolution.state = ResolverState::Failed;
+                resolution.last_error.get_or_insert_with(|| Arc::new(ResolverEnded));
+            }
+            silent
+        });
+    }
+}
+
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.send_modify(|resolution| resolution.state = ResolverState::Stopped);
+        self.0.send_modify(|resolution| {
+            // It was not told to: it panicked, or its runtime ended. From now on nobody sees to it that this is true.
+            if resolution.state != ResolverState::Stopping && !resolution.backends.is_empty() {
+                resolution.stale_since.get_or_insert_with(clock::now);
+            }
+            resolution.state = ResolverState::Stopped;
+        });
     }
 }
 
@@ -193,6 +214,11 @@ impl fmt::Debug for Resolver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no tokio runtime here: start inside one, or name one with `start_on`")]
 pub struct StartError;
+
+/// A resolver that ended before it said anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the resolver ended without an answer")]
+pub struct ResolverEnded;
 
 /// The resolver has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -51,7 +51,7 @@ mod remembered;
 pub use carom_core::resolver::{Detail, Via};
 pub use changes::{Change, Changes};
 pub use fixed::Fixed;
-pub use handle::{Resolver, StartError, Stopped, WeakResolver};
+pub use handle::{Resolver, ResolverEnded, StartError, Stopped, WeakResolver};
 pub use key::BackendKey;
 pub use name::{Input, InputError, ServiceName};
 pub use publisher::Publisher;
@@ -66,7 +66,7 @@ use std::time::Instant;
 /// Finds out who serves, and publishes it.
 pub trait Resolve: Send + 'static {
     /// Runs for as long as somebody follows; dropped, at any await, when nobody does any more. When it returns, what it
-    /// published last stays.
+    /// published last stays; if that was nothing, it has failed.
     fn run(self, publisher: Publisher) -> impl Future<Output = ()> + Send;
 }
 
