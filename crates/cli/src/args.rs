@@ -97,6 +97,9 @@ pub(crate) struct Resolve {
     pub(crate) service: Option<String>,
 
     /// How long an attempt to get an answer may take: 500 or 500ms, 5s, 1m; at most a day [default: 5s]
+    ///
+    /// This holds for each question and each attempt at it. Several questions in a row, as for SRV records and then for the
+    /// addresses of their targets, can take a multiple of it.
     #[arg(short, long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::watch;
 
-/// A backend came or went.
+/// A backend came or went. That nothing but its priority or weight changed is not told: a
+/// [`subscribe`](super::Resolver::subscribe)r sees that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It serves now.
@@ -24,7 +25,8 @@ type Waiting = Pin<Box<dyn Future<Output = Option<watch::Receiver<Resolution>>> 
 /// The changes of a resolver, from nothing to what it knows and on from there; see [`Resolver::changes`](super::Resolver::changes).
 ///
 /// It is a [`Stream`], and has [`next`](Changes::next) for those who want nothing but that. What is removed is told before
-/// what is inserted. A reader who is slow misses history, not the outcome. It ends when the resolver has stopped.
+/// what is inserted. A reader who is slow misses history, not the outcome. Changes of
+/// priority or weight alone are not told. It ends when the resolver has stopped.
 pub struct Changes {
     waiting: Option<Waiting>,
     known: Arc<[Backend]>,
