@@ -452,7 +452,8 @@ async fn additional_records_that_had_no_room_are_asked_for() {
     let resolver = start(SRV, options([server.address()]).ipv6(Ipv6::Always));
     let known = resolver.wait_until(|known| known.complete && known.state == ResolverState::Running).await.unwrap();
     let mut found: Vec<_> = known.backends.iter().map(|backend| backend.socket_addr().to_string()).collect();
-    (found.sort(), expected.sort());
+    found.sort();
+    expected.sort();
     assert_eq!(found, expected);
     let asked = server.questions().len();
     assert!(asked > 1, "they do not fit into one datagram");
