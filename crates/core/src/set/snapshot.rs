@@ -1,0 +1,105 @@
+//! A copy of a set's state, for people.
+
+use super::places::{Dial, Place, Taking, What};
+use super::{ConnectionId, Machine, State};
+use crate::backend::Backend;
+use crate::idle::Idleness;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A set at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Where it is.
+    pub state: State,
+    /// Backends that the resolver knows.
+    pub known: usize,
+    /// Of these, those that are dead.
+    pub dead: usize,
+    /// Dials under way or waiting for their turn.
+    pub dialling: usize,
+    /// Who waits for a lease.
+    pub waiting: usize,
+    /// Leases that are out.
+    pub leases: usize,
+    /// Every connection.
+    pub connections: Vec<Glance>,
+}
+
+/// A connection at one moment.
+#[derive(Clone, Debug)]
+pub struct Glance {
+    /// Its name.
+    pub connection: ConnectionId,
+    /// Where it leads.
+    pub backend: Arc<Backend>,
+    /// Which of the backend's places it has, or had.
+    pub place: usize,
+    /// How far it is on its way out for want of use.
+    pub idleness: Idleness,
+    /// Whether it takes no more leases because its backend is gone or not wanted.
+    pub draining: bool,
+    /// When it was connected.
+    pub created: Instant,
+    /// When its last lease ended; when it was made, if it never had one.
+    pub last_used: Instant,
+    /// Leases that are out.
+    pub leases: usize,
+}
+
+impl Machine {
+    /// A copy of its state.
+    pub fn snapshot(&self) -> Snapshot {
+        let connections: Vec<Glance> = self.up().filter_map(|id| self.glance(id)).collect();
+        let places = || self.records.values().flat_map(|record| &record.places);
+        Snapshot {
+            state: self.state,
+            known: self.order.len(),
+            dead: self.order.iter().filter(|id| self.records[id].dead).count(),
+            dialling: places().filter(|place: &&Place| place.dial != Dial::Nothing).count(),
+            waiting: self.waiters.len(),
+            leases: connections.iter().map(|connection| connection.leases).sum(),
+            connections,
+        }
+    }
+
+    /// One connection, if it is still there.
+    pub fn glance(&self, id: ConnectionId) -> Option<Glance> {
+        let connection = self.connection(id)?;
+        Some(Glance {
+            connection: id,
+            backend: Arc::clone(&self.records[&connection.backend].backend),
+            place: connection.place as usize,
+            idleness: connection.idleness,
+            draining: connection.taking == Taking::NoMore,
+            created: connection.created,
+            last_used: connection.last_used,
+            leases: connection.leases,
+        })
+    }
+
+    /// Whether everything it keeps is accounted for: for simulations.
+    pub fn check(&self) -> Result<(), String> {
+        let is_connection = |entry: &&super::places::Entry| matches!(entry.what, What::Connection(_));
+        let up = self.entries.iter().filter(is_connection).count();
+        if up != self.connected {
+            return Err(format!("{up} connections, {} counted", self.connected));
+        }
+        for (id, record) in &self.records {
+            let dialling = |place: &&Place| matches!(place.dial, Dial::Connecting { .. });
+            let connecting = record.places.iter().filter(dialling).count();
+            if connecting != record.connecting {
+                return Err(format!("backend {id}: {connecting} connecting, {} counted", record.connecting));
+            }
+            if self.order.contains(id) != record.known {
+                return Err(format!("backend {id} is known, or in the order of preference, but not both"));
+            }
+        }
+        let waiting: usize =
+            self.records.values().flat_map(|record| &record.places).map(|place| place.waiters.len()).sum();
+        if waiting + self.any.len() != self.waiters.len() {
+            return Err(format!("{} waiters, {} of them in line", self.waiters.len(), waiting + self.any.len()));
+        }
+        Ok(())
+    }
+}
