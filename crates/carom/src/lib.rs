@@ -58,6 +58,7 @@ pub mod moving {}
 pub mod pool;
 pub mod resolver;
 mod seed;
+pub mod set;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -77,3 +78,4 @@ pub use carom_core::recovery::{Policy, Recovery};
 pub use connect::{Connect, connect_fn};
 pub use pool::{BuildError, Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
+pub use set::{Lease, LeaseError, Set, Share};

@@ -51,6 +51,12 @@ impl Causes {
         outdated(gone.chain(before))
     }
 
+    /// That of one backend.
+    pub(crate) fn of(&self, backend: &Backend) -> Option<Cause> {
+        let Failure { backend, error, .. } = self.backends.get(backend)?;
+        Some(Cause::Connect { backend: Arc::clone(backend), error: Arc::clone(error) })
+    }
+
     /// The latest of them; the resolver's when nobody else has anything to say, or when nobody is known.
     pub(crate) fn latest(&self) -> Option<Cause> {
         let latest = self.backends.values().max_by_key(|failure| failure.number);

@@ -1,0 +1,139 @@
+//! Why there was no lease.
+
+use super::Share;
+use super::shared::Table;
+use crate::pool::Cause;
+use carom_core::backend::Backend;
+use carom_core::set::Refusal;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why there was no lease. `source()` is the last real error: what connecting (or the resolver) said.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// Connecting to the backend failed as often as the recovery policy allows.
+    #[non_exhaustive]
+    Unreachable {
+        /// Which.
+        backend: Arc<Backend>,
+        /// The set at that moment, and why connecting failed last.
+        summary: Box<Summary>,
+    },
+    /// Connecting failed to every known backend, or the resolver knows none.
+    #[non_exhaustive]
+    Failed {
+        /// The set at that moment, and why connecting failed last.
+        summary: Box<Summary>,
+    },
+    /// It took too long.
+    #[non_exhaustive]
+    TimedOut {
+        /// How long it had waited.
+        waited: Duration,
+        /// The set at that moment, and why connecting failed last.
+        summary: Box<Summary>,
+    },
+    /// The set is closed, or the runtime it lived on has ended.
+    #[non_exhaustive]
+    Closed {
+        /// The name of the set.
+        set: Arc<str>,
+    },
+}
+
+/// A set's figures when a lease failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The name of the set.
+    pub set: Arc<str>,
+    /// Connections that are up.
+    pub connected: usize,
+    /// Dials under way or waiting for their turn.
+    pub dialling: usize,
+    /// Dead backends.
+    pub dead: usize,
+    /// Known backends.
+    pub known: usize,
+    /// The last real error.
+    pub cause: Option<Cause>,
+}
+
+impl LeaseError {
+    pub(super) fn closed(name: &Arc<str>) -> LeaseError {
+        LeaseError::Closed { set: Arc::clone(name) }
+    }
+
+    fn summary(&self) -> Option<&Summary> {
+        match self {
+            LeaseError::Unreachable { summary, .. }
+            | LeaseError::Failed { summary }
+            | LeaseError::TimedOut { summary, .. } => Some(summary),
+            LeaseError::Closed { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for LeaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LeaseError::Unreachable { backend, summary } => {
+                write!(f, "`{}` cannot reach {backend}", summary.set)?;
+            }
+            LeaseError::Failed { summary } => {
+                write!(f, "`{}` has failed: {} of {} backends dead", summary.set, summary.dead, summary.known)?;
+            }
+            LeaseError::TimedOut { waited, summary } => {
+                let Summary { set, connected, dialling, dead, known, .. } = &**summary;
+                let waited = Duration::from_millis(waited.as_millis() as u64);
+                write!(
+                    f,
+                    "timed out after {waited:?} waiting for `{set}` ({connected} connected, {dialling} connecting, {dead} of \
+                     {known} backends dead)"
+                )?;
+            }
+            LeaseError::Closed { set } => write!(f, "`{set}` is closed")?,
+        }
+        match self.summary().and_then(|summary| summary.cause.as_ref()) {
+            Some(cause) => write!(f, "; {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for LeaseError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.summary().and_then(|summary| summary.cause.as_ref()).map(Cause::error)
+    }
+}
+
+impl<S: Share> Table<S> {
+    pub(super) fn explain(&self, refusal: &Refusal, waited: Duration, name: &Arc<str>) -> LeaseError {
+        let summary = |backend: Option<&Backend>| {
+            let figures = self.machine.snapshot();
+            let cause = match backend {
+                Some(backend) => self.causes.of(backend),
+                None => self.causes.latest(),
+            };
+            Box::new(Summary {
+                set: Arc::clone(name),
+                connected: figures.connections.len(),
+                dialling: figures.dialling,
+                dead: figures.dead,
+                known: figures.known,
+                cause,
+            })
+        };
+        match refusal {
+            Refusal::Unreachable(backend) => {
+                LeaseError::Unreachable { backend: Arc::clone(backend), summary: summary(Some(backend)) }
+            }
+            Refusal::Failed { .. } => LeaseError::Failed { summary: summary(None) },
+            Refusal::TimedOut { .. } => LeaseError::TimedOut { waited, summary: summary(None) },
+            Refusal::Closed => LeaseError::closed(name),
+        }
+    }
+}
