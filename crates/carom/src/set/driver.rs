@@ -225,7 +225,7 @@ impl<S: Share> Driver<S> {
             (_, error) => error,
         };
         let outdated = self.shared.step(|table| {
-            let outdated = table.causes.resolved(&resolution.backends, error);
+            let outdated = table.causes.resolved(Some(&resolution.backends), error);
             match resolution.state {
                 // One that was stopped does not get here: what it said last was passed on.
                 ResolverState::Stopping | ResolverState::Stopped => {}
