@@ -1,6 +1,6 @@
 //! Dials: one for each place at a time, tried again as the recovery policy says.
 
-use super::places::{Connection, Dial, Entry, Taking, What};
+use super::places::{Connection, Dial, Entry, Place, Taking, What};
 use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
 use crate::idle::Idleness;
 use crate::recovery::{Policy, Tries};
@@ -30,27 +30,24 @@ impl Machine {
                 last_used: now,
                 failures,
                 taking: Taking::Leases,
+                rank: (false, 0),
             };
             found.enter(Dial::Nothing);
             found.connection = Some(id);
             self.entries[id.index()].what = What::Connection(connection);
         }
-        let (known, private) = (self.records[&backend].known, self.place(backend, place).private);
-        if known && !private {
-            self.open.insert((0, id));
-        }
+        self.reopen(id);
         self.connected += 1;
-        self.state = State::Running;
+        // What somebody asked for by name says nothing about those that the set knows.
+        if self.records[&backend].known || self.state == State::Starting {
+            self.state = State::Running;
+        }
         self.actions.push_back(Action::Added(id));
         for waiter in std::mem::take(&mut self.place(backend, place).waiters) {
             self.deliver(waiter, id);
         }
-        if known && !private {
-            for waiter in std::mem::take(&mut self.any) {
-                self.deliver(waiter, id);
-            }
-            self.abort_unneeded(now);
-        }
+        self.serve_any(now);
+        self.abort_unneeded(now);
         self.start_looking(now);
         self.give_turns(now, backend);
         self.replan(now);
@@ -71,13 +68,13 @@ impl Machine {
             None => self.exhausted(now, backend, place, &policy),
         }
         self.give_turns(now, backend);
-        self.dial_for_any(now);
+        self.serve_any(now);
     }
 
     /// A connection has ended by itself: the driver has told its holders.
     pub fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
-        let (backend, place, taking) = (connection.backend, connection.place, connection.taking);
+        let (backend, taking) = (connection.backend, connection.taking);
         let (created, failures) = (connection.created, connection.failures);
         if taking == Taking::Leases {
             self.leave_place(id);
@@ -92,7 +89,6 @@ impl Machine {
             self.record(backend).setback = Some((failures + 1, now + delay));
         }
         self.stop_when_empty();
-        self.want_if_planned(now, backend, place);
         self.replan(now);
         self.forget_if_unused(now, backend);
     }
@@ -106,13 +102,11 @@ impl Machine {
         let found = &mut record.places[place as usize];
         match &found.dial {
             Dial::Held { .. } | Dial::Connecting { .. } => {}
-            // A dead one is watched at long intervals; somebody who waits is worth an attempt as soon as one is allowed.
-            Dial::Backoff { tries } if dead && !found.waiters.is_empty() => {
+            // One that is given up is watched at long intervals; somebody who waits is worth an attempt as soon as one is
+            // allowed.
+            Dial::Backoff { tries, until } if setback.is_none_or(|(_, allowed)| allowed < *until) => {
                 let tries = tries.clone();
-                match setback {
-                    Some((_, until)) if until > now => self.wait_until(until, backend, place, tries),
-                    Some(_) | None => self.connect(now, backend, place, tries),
-                }
+                self.connect_when_allowed(now, backend, place, tries);
             }
             Dial::Backoff { .. } => {}
             Dial::Nothing => {
@@ -121,10 +115,7 @@ impl Machine {
                     Some((failures, _)) => Tries::resumed(&policy, failures),
                     None => Tries::new(&policy),
                 };
-                match setback {
-                    Some((_, until)) if until > now => self.wait_until(until, backend, place, tries),
-                    Some(_) | None => self.connect(now, backend, place, tries),
-                }
+                self.connect_when_allowed(now, backend, place, tries);
             }
         }
     }
@@ -139,27 +130,42 @@ impl Machine {
         if self.order.iter().any(|id| dials(id).any(fresh)) {
             return;
         }
-        let untried =
-            |id: &&u32| self.records[id].failed_in != self.wave && dials(id).all(|dial| *dial == Dial::Nothing);
-        let waits = |record: &super::Record| record.setback.is_some_and(|(_, until)| until > now);
-        let order = |id: &&u32| (self.records[id].dead, waits(&self.records[id]), self.records[id].backend.priority());
-        if let Some(&next) = self.order.iter().filter(untried).min_by_key(order) {
+        let tried_now = |dial: &Dial| matches!(dial, Dial::Connecting { .. } | Dial::Held { .. });
+        let hopeless = |id: &u32| {
+            let record = &self.records[id];
+            let no_use = record.failed_in == self.wave || record.must_wait(now);
+            record.dead && no_use && !dials(id).any(tried_now)
+        };
+        if !self.order.is_empty() && self.order.iter().all(hopeless) {
+            let refusal = self.failure();
+            for waiter in std::mem::take(&mut self.any) {
+                self.refuse(waiter, refusal.clone());
+            }
+            self.abort_unneeded(now);
+            return;
+        }
+        // One that is watched, at long intervals, counts as untried: somebody waits now.
+        let untried = |id: &u32| {
+            let record = &self.records[id];
+            let rests = |dial: &Dial| match dial {
+                Dial::Nothing => true,
+                Dial::Backoff { .. } => !record.must_wait(now),
+                Dial::Held { .. } | Dial::Connecting { .. } => false,
+            };
+            record.failed_in != self.wave && dials(id).all(rests)
+        };
+        let mut untried: Vec<u32> = self.order.iter().copied().filter(untried).collect();
+        untried.sort_by_key(|id| {
+            let record = &self.records[id];
+            (record.dead, record.must_wait(now), record.backend.priority())
+        });
+        for next in untried {
             let place = self.choose_place(next);
             self.want_dial(now, next, place);
             // One that must wait for its turn is no attempt: the next is tried as well.
-            if !matches!(self.place(next, place).dial, Dial::Connecting { .. }) {
-                self.dial_for_any(now);
+            if matches!(self.place(next, place).dial, Dial::Connecting { .. }) {
+                return;
             }
-            return;
-        }
-        let under_way = self.order.iter().any(|id| dials(id).any(|dial| *dial != Dial::Nothing));
-        let watched_only = self.order.iter().all(|id| self.records[id].dead);
-        if self.order.is_empty() || (under_way && !watched_only) {
-            return;
-        }
-        let refusal = self.failure();
-        for waiter in std::mem::take(&mut self.any) {
-            self.refuse(waiter, refusal.clone());
         }
     }
 
@@ -169,14 +175,14 @@ impl Machine {
         if let Dial::Connecting { doubted, .. } = &mut self.place(backend, place).dial {
             *doubted = true;
         }
-        self.dial_for_any(now);
+        self.serve_any(now);
     }
 
     pub(super) fn back_off_over(&mut self, now: Instant, backend: u32, place: u32, stay: u64) {
         let Some(found) = self.records.get(&backend).and_then(|record| record.places.get(place as usize)) else {
             return;
         };
-        if let (Dial::Backoff { tries }, true) = (&found.dial, found.stay == stay) {
+        if let (Dial::Backoff { tries, .. }, true) = (&found.dial, found.stay == stay) {
             let tries = tries.clone();
             self.connect(now, backend, place, tries);
         }
@@ -193,7 +199,7 @@ impl Machine {
             let Some(place) = record.held.pop_front() else { return };
             if let Dial::Held { tries } = &record.places[place as usize].dial {
                 let tries = tries.clone();
-                self.connect(now, backend, place, tries);
+                self.connect_when_allowed(now, backend, place, tries);
             }
         }
     }
@@ -214,6 +220,13 @@ impl Machine {
                 Some((*backend, *place))
             }
             Some(_) | None => None,
+        }
+    }
+
+    fn connect_when_allowed(&mut self, now: Instant, backend: u32, place: u32, tries: Tries) {
+        match self.record(backend).setback {
+            Some((_, until)) if until > now => self.wait_until(until, backend, place, tries),
+            Some(_) | None => self.connect(now, backend, place, tries),
         }
     }
 
@@ -239,11 +252,13 @@ impl Machine {
         let failures = tries.failures(policy);
         self.record(backend).setback = Some((failures, now + delay));
         self.wait_until(now + delay, backend, place, tries);
+        self.go_elsewhere(now, backend, place, |record| !record.dead && !record.must_wait(now));
+        self.abort_if_unneeded(now, backend, place);
     }
 
     fn wait_until(&mut self, at: Instant, backend: u32, place: u32, tries: Tries) {
         let found = self.place(backend, place);
-        found.enter(Dial::Backoff { tries });
+        found.enter(Dial::Backoff { tries, until: at });
         let stay = found.stay;
         self.set_timer(at, Timer::Backoff { backend, place, stay });
     }
@@ -257,23 +272,33 @@ impl Machine {
         record.failed_in = wave;
         // One that works is not dead: it would not have more connections.
         record.dead = !record.places.iter().any(|place| place.connection.is_some());
-        let refusal = Refusal::Unreachable(std::sync::Arc::clone(&record.backend));
-        let found = &mut record.places[place as usize];
-        found.enter(Dial::Nothing);
-        for waiter in std::mem::take(&mut found.waiters) {
-            self.refuse(waiter, refusal.clone());
+        let unreachable = Refusal::Unreachable(std::sync::Arc::clone(&record.backend));
+        record.places[place as usize].vacate();
+        // Whoever waits at another place for its turn or for the next attempt gets the same outcome.
+        let dead = record.dead;
+        let concerned = |(i, other): (usize, &Place)| match other.dial {
+            Dial::Nothing => i == place as usize,
+            Dial::Held { .. } | Dial::Backoff { .. } => dead,
+            Dial::Connecting { .. } => false,
+        };
+        let concerned: Vec<bool> = record.places.iter().enumerate().map(concerned).collect();
+        let all_dead = self.order.iter().all(|id| self.records[id].dead);
+        for at in (0..).zip(concerned).filter_map(|(at, concerned)| concerned.then_some(at)) {
+            self.go_elsewhere(now, backend, at, |record| !record.dead);
+            for waiter in std::mem::take(&mut self.place(backend, at).waiters) {
+                let takes_any = self.waiters.get(&waiter).is_some_and(|waiter| waiter.takes_any);
+                let refusal = if takes_any && all_dead { self.failure() } else { unreachable.clone() };
+                self.refuse(waiter, refusal);
+            }
+            self.abort_dial(backend, at);
         }
         self.fail_if_all_dead();
-        if self.records[&backend].dead {
-            self.watch(now, backend, place);
-        } else {
-            self.want_if_planned(now, backend, place);
-        }
+        self.watch(now, backend, place);
         self.replan(now);
         self.forget_if_unused(now, backend);
     }
 
-    /// An eager set tries a dead backend again and again, at long intervals.
+    /// An eager set tries a backend again and again, at long intervals.
     fn watch(&mut self, now: Instant, backend: u32, place: u32) {
         if !self.records[&backend].wanted || place != 0 {
             return;

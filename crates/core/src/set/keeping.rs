@@ -19,31 +19,20 @@ impl Machine {
         let plan = plan(&have, target, maximum, Spread::Single);
         for (i, id) in self.order.clone().into_iter().enumerate() {
             self.record(id).wanted = plan.want[i] > 0;
-        }
-        self.drop_unwanted(now);
-        for id in self.order.clone() {
-            let sockets = self.order.iter().map(|id| self.have(*id).slots).sum::<usize>();
-            let record = &self.records[&id];
-            let has =
-                record.places.first().is_some_and(|place| place.connection.is_some() || place.dial != Dial::Nothing);
-            // One more than the maximum, so that what takes another's place can be there before it goes.
-            if record.wanted && !has && sockets <= maximum {
-                self.want_dial(now, id, 0);
+            if plan.want[i] > 0 {
+                self.adopt(id);
             }
         }
-    }
-
-    /// After a connection or an attempt of a place has ended: an eager set wants the next.
-    pub(super) fn want_if_planned(&mut self, now: Instant, backend: u32, place: u32) {
-        match self.state {
-            State::Starting | State::Running | State::Failed => {}
-            State::Stopping | State::Stopped => return,
-        }
-        let record = &self.records[&backend];
-        let found = &record.places[place as usize];
-        let wanted = (record.wanted && place == 0) || !found.waiters.is_empty();
-        if wanted && found.connection.is_none() {
-            self.want_dial(now, backend, place);
+        self.drop_unwanted(now, maximum);
+        let planned = |id: &&u32| self.records[id].places[0].planned;
+        let mut sockets = self.order.iter().filter(planned).count();
+        for id in self.order.clone() {
+            // One more than the maximum, so that what takes another's place can be there before it goes.
+            if self.records[&id].wanted && !self.place(id, 0).is_taken() && sockets <= maximum {
+                self.place(id, 0).planned = true;
+                sockets += 1;
+                self.want_dial(now, id, 0);
+            }
         }
     }
 
@@ -79,7 +68,7 @@ impl Machine {
         let Machine { entries, records, release_at, .. } = self;
         for entry in entries {
             let What::Connection(connection) = &mut entry.what else { continue };
-            let kept = records[&connection.backend].wanted && connection.place == 0;
+            let kept = records[&connection.backend].places[connection.place as usize].planned;
             let unused_since = (connection.leases == 0 && !kept).then_some(connection.last_used);
             connection.idleness.look(now, unused_since, max_idle);
             if matches!(connection.idleness, Idleness::BeforeRelease { .. }) {
@@ -101,34 +90,62 @@ impl Machine {
         }
     }
 
-    /// Lets go of what the plan does not want: what nobody holds, and only while something that is wanted works.
-    fn drop_unwanted(&mut self, now: Instant) {
-        let works = |id: &&u32| self.records[id].wanted && self.have(**id).slots > 0 && self.is_up(**id);
-        if self.order.iter().find(works).is_none() {
+    /// What the plan wants and is there already is the plan's from now on.
+    fn adopt(&mut self, id: u32) {
+        let place = self.place(id, 0);
+        if place.planned || !place.is_taken() {
             return;
         }
-        let unwanted: Vec<u32> = self.order.iter().copied().filter(|id| !self.records[id].wanted).collect();
-        for id in unwanted {
-            for place in 0..self.records[&id].places.len() as u32 {
-                let found = self.place(id, place);
-                match found.connection {
-                    Some(connection) => self.drain(now, connection, None),
-                    None => self.abort_if_unneeded(now, id, place),
+        place.planned = true;
+        if let Some(connection) = place.connection {
+            self.reopen(connection);
+            if let Some(connection) = self.connection_mut(connection) {
+                connection.idleness.use_again();
+            }
+        }
+    }
+
+    /// Lets go of what the plan had wanted and does not want any more. As many stay as are to be replaced, or the last one
+    /// that works, if there is room; what somebody asked for is left to the detector.
+    fn drop_unwanted(&mut self, now: Instant, maximum: usize) {
+        let (mut taken, mut missing, mut works) = (0, 0, false);
+        for id in &self.order {
+            let record = &self.records[id];
+            if record.wanted {
+                let up = record.places[0].connection.is_some();
+                taken += usize::from(record.places[0].is_taken());
+                missing += usize::from(!up && !record.dead);
+                works |= up;
+            }
+        }
+        let room = maximum.saturating_add(1) - taken;
+        let mut stay = missing.max(usize::from(!works)).min(room);
+        let unwanted = |id: &u32| !self.records[id].wanted && self.records[id].places[0].planned;
+        let unwanted: Vec<u32> = self.order.iter().copied().filter(unwanted).collect();
+        for &id in &unwanted {
+            let Some(connection) = self.place(id, 0).connection else { continue };
+            works = true;
+            match stay.checked_sub(1) {
+                Some(left) => stay = left,
+                None => self.drain(now, connection, None),
+            }
+        }
+        for id in unwanted.into_iter().filter(|id| self.records[id].places[0].dial != Dial::Nothing).collect::<Vec<_>>() {
+            match stay.checked_sub(1) {
+                Some(left) if !works => stay = left,
+                Some(_) | None => {
+                    self.place(id, 0).planned = false;
+                    self.abort_if_unneeded(now, id, 0);
                 }
             }
         }
     }
 
-    fn is_up(&self, id: u32) -> bool {
-        self.records[&id].places.iter().any(|place| place.connection.is_some())
-    }
-
     /// A backend as the plan sees it.
     fn have(&self, id: u32) -> Have {
         let record = &self.records[&id];
-        let taken = |place: &&super::places::Place| place.connection.is_some() || place.dial != Dial::Nothing;
         Have {
-            slots: record.places.iter().filter(taken).count(),
+            slots: record.places.iter().filter(|place| place.is_taken()).count(),
             dead: record.dead,
             priority: record.backend.priority(),
             weight: record.backend.weight(),

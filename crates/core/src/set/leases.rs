@@ -1,6 +1,6 @@
 //! Leases: who wants one, who waits for one, and who lets go.
 
-use super::places::{Dial, Taking};
+use super::places::{Dial, Record, Taking};
 use super::{Action, ConnectionId, Delivery, Machine, Refusal, State, Timer, WaiterId};
 use crate::backend::Backend;
 use std::time::{Duration, Instant};
@@ -45,6 +45,10 @@ pub(super) struct Waiter {
     /// For which place; `None` is any backend.
     pub(super) place: Option<(u32, u32)>,
     pub(super) timeout: Duration,
+    /// Whether another backend would do as well.
+    pub(super) takes_any: bool,
+    /// Where an attempt for it alone has failed.
+    pub(super) tried: Vec<u32>,
 }
 
 impl Machine {
@@ -68,8 +72,9 @@ impl Machine {
             (connection.leases - 1, connection.taking, (connection.backend, connection.place));
         connection.leases = leases;
         connection.last_used = now;
-        if self.open.remove(&(leases + 1, id)) {
-            self.open.insert((leases, id));
+        let rank = connection.rank;
+        if self.open.remove(&(rank, leases + 1, id)) {
+            self.open.insert((rank, leases, id));
         }
         if leases > 0 {
             return;
@@ -108,21 +113,13 @@ impl Machine {
             self.grant(connection);
             return Leased::Granted(connection);
         }
-        let waiter = self.wait(now, Some((id, place)), timeout);
-        self.place(id, place).waiters.insert(waiter);
-        self.want_dial(now, id, place);
+        let waiter = self.wait(now, timeout, false);
+        self.wait_at(now, waiter, id, place);
         Leased::Waiting(waiter)
     }
 
     fn lease_any(&mut self, now: Instant, timeout: Duration) -> Leased {
-        if self.options.per_backend == 0 {
-            // Each has its own: the most preferred that is not dead, or the most preferred.
-            let live = self.order.iter().find(|id| !self.records[id].dead).or(self.order.first());
-            if let Some(backend) = live.map(|id| (*self.records[id].backend).clone()) {
-                return self.lease_of(now, &backend, None, timeout);
-            }
-        }
-        if let Some(&(_, connection)) = self.open.first() {
+        if let Some(&(.., connection)) = self.open.first() {
             self.grant(connection);
             return Leased::Granted(connection);
         }
@@ -132,18 +129,73 @@ impl Machine {
         if self.any.is_empty() {
             self.wave += 1;
         }
-        let waiter = self.wait(now, None, timeout);
+        let waiter = self.wait(now, timeout, true);
         self.any.insert(waiter);
-        self.dial_for_any(now);
+        self.serve_any(now);
         Leased::Waiting(waiter)
     }
 
-    fn wait(&mut self, now: Instant, place: Option<(u32, u32)>, timeout: Duration) -> WaiterId {
+    fn wait(&mut self, now: Instant, timeout: Duration, takes_any: bool) -> WaiterId {
         let id = WaiterId(self.next_waiter);
         self.next_waiter += 1;
-        self.waiters.insert(id, Waiter { place, timeout });
+        self.waiters.insert(id, Waiter { place: None, timeout, takes_any, tried: Vec::new() });
         self.set_timer(now + timeout, Timer::Waiter(id));
         id
+    }
+
+    fn wait_at(&mut self, now: Instant, waiter: WaiterId, backend: u32, place: u32) {
+        if let Some(found) = self.waiters.get_mut(&waiter) {
+            found.place = Some((backend, place));
+            self.place(backend, place).waiters.insert(waiter);
+            self.want_dial(now, backend, place);
+        }
+    }
+
+    /// Those who take any backend get what there is, or a dial.
+    pub(super) fn serve_any(&mut self, now: Instant) {
+        while let (Some(&waiter), Some(&(.., connection))) = (self.any.first(), self.open.first()) {
+            self.deliver(waiter, connection);
+        }
+        if self.options.per_backend == 0 {
+            self.place_any(now);
+        } else {
+            self.dial_for_any(now);
+        }
+    }
+
+    /// With a connection for each lease there is nothing to share: each gets a place at the backend that seems best.
+    fn place_any(&mut self, now: Instant) {
+        while let (Some(&waiter), Some(backend)) = (self.any.first(), self.best_backend(now, |_, _| true)) {
+            self.any.remove(&waiter);
+            let place = self.choose_place(backend);
+            self.wait_at(now, waiter, backend, place);
+        }
+    }
+
+    /// An attempt for one lease alone has failed: if it may be of any backend, and one fits that has not been tried for it,
+    /// the next is made there.
+    pub(super) fn go_elsewhere(&mut self, now: Instant, backend: u32, place: u32, fits: impl Fn(&Record) -> bool) {
+        let found = self.place(backend, place);
+        let Some(&waiter) = found.waiters.first().filter(|_| found.private) else { return };
+        let Some(who) = self.waiters.get_mut(&waiter).filter(|waiter| waiter.takes_any) else { return };
+        if !who.tried.contains(&backend) {
+            who.tried.push(backend);
+        }
+        let tried = &self.waiters[&waiter].tried;
+        if let Some(other) = self.best_backend(now, |id, record| !tried.contains(&id) && fits(record)) {
+            self.place(backend, place).waiters.remove(&waiter);
+            let place = self.choose_place(other);
+            self.wait_at(now, waiter, other, place);
+        }
+    }
+
+    /// The known backend to go to first: not dead, not waiting for its next attempt, most important, least used.
+    fn best_backend(&self, now: Instant, fits: impl Fn(u32, &Record) -> bool) -> Option<u32> {
+        let order = |id: &&u32| {
+            let record = &self.records[id];
+            (record.dead, record.must_wait(now), record.backend.priority(), record.alive)
+        };
+        self.order.iter().filter(|id| fits(**id, &self.records[id])).min_by_key(order).copied()
     }
 
     /// Counts a lease. It is in use from here on, before whoever asked has heard of it.
@@ -152,8 +204,9 @@ impl Machine {
         let leases = connection.leases + 1;
         connection.leases = leases;
         connection.idleness.use_again();
-        if self.open.remove(&(leases - 1, id)) {
-            self.open.insert((leases, id));
+        let rank = connection.rank;
+        if self.open.remove(&(rank, leases - 1, id)) {
+            self.open.insert((rank, leases, id));
         }
     }
 
@@ -180,20 +233,7 @@ impl Machine {
 
     /// Ends the dial of a place that nobody wants the outcome of.
     pub(super) fn abort_if_unneeded(&mut self, now: Instant, backend: u32, place: u32) {
-        let serves_any = !self.any.is_empty() && self.records[&backend].known;
-        let record = self.record(backend);
-        let wanted = record.wanted && place == 0;
-        let found = &mut record.places[place as usize];
-        if wanted || serves_any || !found.waiters.is_empty() || found.dial == Dial::Nothing {
-            self.forget_if_unused(now, backend);
-            return;
-        }
-        if let Dial::Connecting { id, .. } = found.dial {
-            record.connecting -= 1;
-            self.actions.push_back(Action::Abort(id));
-            self.free_entry(id);
-        }
-        self.place(backend, place).enter(Dial::Nothing);
+        self.abort_dial(backend, place);
         self.give_turns(now, backend);
         self.forget_if_unused(now, backend);
     }
@@ -204,8 +244,31 @@ impl Machine {
             return;
         }
         for backend in self.order.clone() {
-            for place in 0..self.records[&backend].places.len() as u32 {
-                self.abort_if_unneeded(now, backend, place);
+            let places = self.records[&backend].places.len() as u32;
+            (0..places).for_each(|place| self.abort_dial(backend, place));
+            self.give_turns(now, backend);
+        }
+    }
+
+    /// Without giving its turn to another, for when more may be ended.
+    pub(super) fn abort_dial(&mut self, backend: u32, place: u32) {
+        let serves_any = !self.any.is_empty() && self.records[&backend].known;
+        let record = self.record(backend);
+        let found = &mut record.places[place as usize];
+        let wanted = (record.wanted && place == 0) || serves_any || !found.waiters.is_empty();
+        match found.dial {
+            Dial::Connecting { .. } | Dial::Held { .. } | Dial::Backoff { .. } if wanted => {}
+            Dial::Nothing => {}
+            Dial::Backoff { .. } => found.vacate(),
+            Dial::Held { .. } => {
+                found.vacate();
+                record.held.retain(|held| *held != place);
+            }
+            Dial::Connecting { id, .. } => {
+                found.vacate();
+                record.connecting -= 1;
+                self.actions.push_back(Action::Abort(id));
+                self.free_entry(id);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Membership: who the resolver says serves, and what becomes of who does not any more.
 
-use super::places::{Dial, Taking};
+use super::places::Taking;
 use super::{Action, ConnectionId, Machine, State, Timer};
 use crate::backend::Backend;
 use std::collections::BTreeSet;
@@ -27,6 +27,7 @@ impl Machine {
                 record.backend = Arc::clone(&fresh);
                 self.ids.remove(backend);
                 self.ids.insert(fresh, id);
+                self.reopen_all(id);
             }
             if !self.records[&id].known {
                 news = true;
@@ -43,7 +44,7 @@ impl Machine {
         if news || !gone.is_empty() {
             self.fail_if_all_dead();
             self.replan(now);
-            self.dial_for_any(now);
+            self.serve_any(now);
         }
     }
 
@@ -67,11 +68,17 @@ impl Machine {
         self.order.insert(at, id);
         let record = self.record(id);
         record.known = true;
-        let connections: Vec<_> =
-            record.places.iter().filter(|place| !place.private).filter_map(|place| place.connection).collect();
+        let works = record.places.iter().any(|place| place.connection.is_some());
+        if works && self.state == State::Failed {
+            self.state = State::Running;
+        }
+        self.reopen_all(id);
+    }
+
+    fn reopen_all(&mut self, id: u32) {
+        let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
         for connection in connections {
-            let leases = self.connection(connection).map_or(0, |connection| connection.leases);
-            self.open.insert((leases, connection));
+            self.reopen(connection);
         }
     }
 
@@ -79,20 +86,28 @@ impl Machine {
     pub(super) fn give_up(&mut self, now: Instant, id: u32, until: Option<Instant>) {
         let record = self.record(id);
         (record.known, record.wanted) = (false, false);
-        for place in 0..self.records[&id].places.len() as u32 {
-            let found = self.place(id, place);
-            let connection = found.connection;
-            if found.dial != Dial::Nothing {
-                self.abort_if_unneeded(now, id, place);
-            }
-            if let Some(connection) = connection {
-                self.drain(now, connection, until);
-            }
-            if !self.records.contains_key(&id) {
-                return;
-            }
+        self.call_back(id);
+        let places = self.records[&id].places.len() as u32;
+        (0..places).for_each(|place| self.abort_dial(id, place));
+        let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
+        for connection in connections {
+            self.drain(now, connection, until);
         }
+        self.give_turns(now, id);
         self.forget_if_unused(now, id);
+    }
+
+    /// Those who wait at this backend and would take any other do not wait for this one.
+    fn call_back(&mut self, id: u32) {
+        let Machine { records, waiters, any, .. } = self;
+        for place in records.get_mut(&id).into_iter().flat_map(|record| &mut record.places) {
+            place.waiters.retain(|id| {
+                let Some(waiter) = waiters.get_mut(id).filter(|waiter| waiter.takes_any) else { return true };
+                waiter.place = None;
+                any.insert(*id);
+                false
+            });
+        }
     }
 
     /// No new leases; the holders are told, and have until then.
@@ -124,11 +139,12 @@ impl Machine {
     /// Its place is free for another.
     pub(super) fn leave_place(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
-        let (backend, place, leases) = (connection.backend, connection.place, connection.leases);
-        self.open.remove(&(leases, id));
+        let (backend, place) = (connection.backend, connection.place);
+        let key = (connection.rank, connection.leases, id);
+        self.open.remove(&key);
         let found = self.place(backend, place);
         if found.connection == Some(id) {
-            found.connection = None;
+            found.vacate();
         }
     }
 

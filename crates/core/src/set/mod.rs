@@ -51,7 +51,7 @@ use crate::pool::OptionsError;
 use crate::random::Random;
 use crate::timers::Timers;
 use leases::Waiter;
-use places::{Connection, Entry, Record};
+use places::{Connection, Entry, Rank, Record};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -175,8 +175,8 @@ pub struct Machine {
     order: Vec<u32>,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Connections to known backends that take leases of any kind, by how many they have.
-    open: BTreeSet<(usize, ConnectionId)>,
+    /// Connections to known backends that take leases of any kind, by rank and by how many they have.
+    open: BTreeSet<(Rank, usize, ConnectionId)>,
     /// Connections of whatever kind.
     connected: usize,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -282,8 +282,9 @@ impl Machine {
             self.deliveries.push_back(Delivery::Refused { waiter, refusal: Refusal::Closed });
         }
         self.any.clear();
+        self.order.clear();
         for id in self.records.keys().copied().collect::<Vec<_>>() {
-            self.order.retain(|known| *known != id);
+            self.record(id).places.iter_mut().for_each(|place| place.waiters.clear());
             self.give_up(now, id, None);
         }
         self.stop_when_empty();
@@ -304,7 +305,8 @@ impl Machine {
     }
 
     fn set_timer(&mut self, at: Instant, timer: Timer) {
-        let alive = self.waiters.len() + self.entries.len() + self.records.len();
+        let places = self.records.len() * self.options.per_backend;
+        let alive = self.waiters.len() + self.entries.len() + self.records.len() + places;
         let Machine { timers, waiters, entries, records, .. } = self;
         timers.set(at, timer, alive, |timer| match timer {
             Timer::Waiter(waiter) => waiters.contains_key(&waiter),
@@ -330,6 +332,23 @@ impl Machine {
         match self.entries.get_mut(id.index as usize) {
             Some(Entry { epoch, what: places::What::Connection(connection) }) if *epoch == id.epoch => Some(connection),
             Some(_) | None => None,
+        }
+    }
+
+    /// Puts a connection where it belongs among those that any lease may be of.
+    fn reopen(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection(id) else { return };
+        let (leases, old) = (connection.leases, connection.rank);
+        let record = &self.records[&connection.backend];
+        let place = &record.places[connection.place as usize];
+        let rank = (self.options.eager && !place.planned, record.backend.priority());
+        let is_open = record.known && !place.private && place.connection == Some(id);
+        self.open.remove(&(old, leases, id));
+        if is_open {
+            self.open.insert((rank, leases, id));
+        }
+        if let Some(connection) = self.connection_mut(id) {
+            connection.rank = rank;
         }
     }
 

@@ -12,7 +12,8 @@ pub struct Options {
     pub eager: bool,
     /// How many backends an eager set keeps connected; `None` is all that are known.
     pub target: Option<usize>,
-    /// Most connections of an eager set to known backends, one more aside while one takes the place of another.
+    /// Most connections that an eager set keeps, one more aside while one takes the place of another. What is dialled on
+    /// demand, and what is on its way out and still held, comes on top.
     pub maximum: Option<usize>,
     /// Connections to one backend; 0 is a fresh one for each lease.
     pub per_backend: usize,
@@ -90,6 +91,9 @@ impl Options {
         if !self.eager && (self.target.is_some() || self.maximum.is_some()) {
             let option = if self.target.is_some() { "target" } else { "maximum" };
             return refuse(option, "is for an eager set: a lazy one connects on demand");
+        }
+        if self.eager && self.per_backend == 0 {
+            return refuse("per_backend", "must be at least 1 for an eager set: it keeps connections before anybody asks");
         }
         if let (Some(target), Some(maximum)) = (self.target, self.maximum)
             && target > maximum

@@ -46,6 +46,8 @@ pub(super) struct Record {
     pub(super) alive: usize,
     /// The wave in which its attempts ran out last.
     pub(super) failed_in: u64,
+    /// A timer is set to forget it by then.
+    pub(super) forget_at: Option<Instant>,
 }
 
 /// A place for one connection that takes leases.
@@ -66,6 +68,8 @@ pub(super) struct Place {
     pub(super) waiters: BTreeSet<WaiterId>,
     /// For one lease alone.
     pub(super) private: bool,
+    /// What is in it is there because an eager set's plan wanted it, not because somebody asked.
+    pub(super) planned: bool,
 }
 
 /// How far a place is on its way to a connection.
@@ -74,7 +78,7 @@ pub(super) enum Dial {
     Nothing,
     Held { tries: Tries },
     Connecting { id: ConnectionId, tries: Tries, doubted: bool },
-    Backoff { tries: Tries },
+    Backoff { tries: Tries, until: Instant },
 }
 
 /// What a number in the table stands for now.
@@ -103,7 +107,13 @@ pub(super) struct Connection {
     /// Attempts that had failed before it was made.
     pub(super) failures: u32,
     pub(super) taking: Taking,
+    /// Where it stands among those that any lease may be of.
+    pub(super) rank: Rank,
 }
+
+/// Connections of a lower rank are leased first: those that the plan wants before those made on demand, and lower
+/// priority numbers before higher ones.
+pub(super) type Rank = (bool, u16);
 
 /// Whether it takes leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +124,16 @@ pub(super) enum Taking {
     NoMore,
 }
 
+impl Record {
+    /// Its next attempt has to wait.
+    pub(super) fn must_wait(&self, now: Instant) -> bool {
+        self.setback.is_some_and(|(_, until)| until > now)
+    }
+}
+
 impl Place {
     pub(super) fn new(private: bool) -> Place {
-        Place { dial: Dial::Nothing, stay: 0, connection: None, waiters: BTreeSet::new(), private }
+        Place { dial: Dial::Nothing, stay: 0, connection: None, waiters: BTreeSet::new(), private, planned: false }
     }
 
     pub(super) fn enter(&mut self, dial: Dial) {
@@ -124,9 +141,20 @@ impl Place {
         self.stay += 1;
     }
 
+    /// Whatever was dialled or connected is not any more.
+    pub(super) fn vacate(&mut self) {
+        self.enter(Dial::Nothing);
+        (self.connection, self.planned) = (None, false);
+    }
+
+    /// There is a connection, or one on its way.
+    pub(super) fn is_taken(&self) -> bool {
+        self.connection.is_some() || self.dial != Dial::Nothing
+    }
+
     /// Nobody is in it and nobody waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.dial == Dial::Nothing && self.connection.is_none() && self.waiters.is_empty()
+        !self.is_taken() && self.waiters.is_empty()
     }
 }
 
@@ -154,6 +182,7 @@ impl Machine {
                 setback: None,
                 alive: 0,
                 failed_in: 0,
+                forget_at: None,
             },
         );
         id
@@ -220,7 +249,12 @@ impl Machine {
             return;
         }
         match record.setback {
-            Some((_, until)) if until > now => self.set_timer(until, Timer::Forget(backend)),
+            Some((_, until)) if until > now => {
+                if record.forget_at.is_none_or(|at| at <= now) {
+                    self.record(backend).forget_at = Some(until);
+                    self.set_timer(until, Timer::Forget(backend));
+                }
+            }
             Some(_) | None => {
                 self.ids.remove(&Arc::clone(&record.backend));
                 self.records.remove(&backend);

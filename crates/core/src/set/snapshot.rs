@@ -39,6 +39,8 @@ pub struct Glance {
     pub idleness: Idleness,
     /// Whether it takes no more leases because its backend is gone or not wanted.
     pub draining: bool,
+    /// Whether an eager set keeps it, used or not.
+    pub kept: bool,
     /// When it was connected.
     pub created: Instant,
     /// When its last lease ended; when it was made, if it never had one.
@@ -72,13 +74,24 @@ impl Machine {
             place: connection.place as usize,
             idleness: connection.idleness,
             draining: connection.taking == Taking::NoMore,
+            kept: self.records[&connection.backend].places[connection.place as usize].planned
+                && connection.taking == Taking::Leases,
             created: connection.created,
             last_used: connection.last_used,
             leases: connection.leases,
         })
     }
 
+    /// How many things it remembers, whether they still mean something or not: for simulations.
+    pub fn footprint(&self) -> usize {
+        let places: usize = self.records.values().map(|record| record.places.len() + record.held.len()).sum();
+        self.records.len() + places + self.entries.len() + self.waiters.len() + self.timers.len()
+    }
+
     /// Whether everything it keeps is accounted for: for simulations.
+    ///
+    /// # Errors
+    /// What is not, in words.
     pub fn check(&self) -> Result<(), String> {
         let is_connection = |entry: &&super::places::Entry| matches!(entry.what, What::Connection(_));
         let up = self.entries.iter().filter(is_connection).count();
@@ -94,6 +107,40 @@ impl Machine {
             if self.order.contains(id) != record.known {
                 return Err(format!("backend {id} is known, or in the order of preference, but not both"));
             }
+            if record.held.len() > record.places.len() {
+                return Err(format!("backend {id}: {} turns for {} places", record.held.len(), record.places.len()));
+            }
+            if !record.known && record.alive == 0 && record.forget_at.is_none() && record.places.iter().all(Place::is_empty)
+            {
+                return Err(format!("backend {id} is kept for nothing"));
+            }
+            for place in &record.places {
+                let (connection, planned) = (place.connection, place.planned);
+                if (connection.is_some() && place.dial != Dial::Nothing) || (planned && !place.is_taken()) {
+                    return Err(format!("backend {id}: a place is not what it is said to be: {place:?}"));
+                }
+                let Some(connection) = connection else { continue };
+                let Some(found) = self.connection(connection).filter(|found| found.taking == Taking::Leases) else {
+                    return Err(format!("backend {id}: a place has a connection that takes no leases"));
+                };
+                let open = self.open.contains(&(found.rank, found.leases, connection));
+                if open != (record.known && !place.private) {
+                    return Err(format!("backend {id}: {connection:?} open to any lease: {open}"));
+                }
+            }
+        }
+        let planned = |id: &&u32| self.records[id].places.iter().any(|place| place.planned);
+        let planned = self.order.iter().filter(planned).count();
+        if self.options.maximum.is_some_and(|maximum| planned > maximum + 1) {
+            return Err(format!("{planned} are kept"));
+        }
+        let alive: usize = self.records.values().map(|record| record.alive).sum();
+        if self.entries.len() != alive + self.free.len() {
+            return Err(format!("{} entries, {alive} in use, {} free", self.entries.len(), self.free.len()));
+        }
+        let placed = self.records.values().flat_map(|record| &record.places).filter(|place| place.connection.is_some());
+        if self.open.len() > placed.count() {
+            return Err("a connection is open to any lease without a place".to_owned());
         }
         let waiting: usize =
             self.records.values().flat_map(|record| &record.places).map(|place| place.waiters.len()).sum();
