@@ -3,7 +3,6 @@
 use super::Share;
 use super::shared::{Cell, Shared, Standing};
 use crate::clock;
-use crate::connect::Connect;
 use crate::pool::quiet::{drop_quietly, text_of};
 use crate::pool::{ConnectError, ResolverEnded};
 use crate::resolver::{Resolution, ResolverState};
@@ -19,13 +18,15 @@ use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 
 pub(super) struct Driver<S: Share> {
     shared: Arc<Shared<S>>,
-    dials: JoinSet<Result<S::Connection, Failure>>,
+    dials: JoinSet<Result<Fresh<S>, Failure>>,
     by_task: HashMap<Id, (ConnectionId, Arc<Backend>)>,
     by_connection: HashMap<ConnectionId, AbortHandle>,
     watchers: JoinSet<ConnectionId>,
     watched: HashMap<ConnectionId, AbortHandle>,
     resolution: watch::Receiver<Resolution>,
     follows: bool,
+    /// What was passed on last of who serves.
+    heard: Option<Arc<[Backend]>>,
     resolving: AbortHandle,
     published: State,
 }
@@ -45,6 +46,7 @@ impl<S: Share> Driver<S> {
             watched: HashMap::new(),
             resolution,
             follows: true,
+            heard: None,
             resolving,
             published: State::Starting,
         }
@@ -81,18 +83,33 @@ impl<S: Share> Driver<S> {
             for action in actions {
                 self.perform(action);
             }
-            if state != self.published {
-                self.published = state;
-                if matches!(state, State::Stopping | State::Stopped) {
-                    self.resolving.abort();
-                    self.follows = false;
-                }
-                self.shared.lifecycle.send_replace(state);
-            }
+            self.publish(state);
             if idle {
                 return wake_at;
             }
         }
+    }
+
+    fn publish(&mut self, state: State) {
+        let before = std::mem::replace(&mut self.published, state);
+        if before == state {
+            return;
+        }
+        let set = &*self.shared.name;
+        match state {
+            State::Failed => {
+                let cause = self.shared.lock().cause(None);
+                let cause = cause.map(|cause| text_of(&cause)).unwrap_or_default();
+                tracing::warn!(set, ?before, cause, "set has failed");
+            }
+            State::Stopping | State::Stopped => {
+                self.resolving.abort();
+                self.follows = false;
+            }
+            State::Starting | State::Running => {}
+        }
+        tracing::info!(set, ?before, ?state, "set changed state");
+        self.shared.lifecycle.send_replace(state);
     }
 
     fn perform(&mut self, action: Action) {
@@ -105,8 +122,9 @@ impl<S: Share> Driver<S> {
             }
             Action::Shut(connection) => self.shut(connection),
             Action::Drain(connection) => {
-                if let Some(cell) = self.shared.lock().cell(connection) {
-                    raise(&cell.standing, Standing::Draining);
+                let cell = self.shared.lock().cell(connection);
+                if let Some(cell) = cell {
+                    cell.worsen(Standing::Draining);
                 }
             }
             Action::Added(_) | Action::Removed(_) => self.shared.turnover.send_modify(|count| *count += 1),
@@ -118,7 +136,10 @@ impl<S: Share> Driver<S> {
         let task = self.dials.spawn(async move {
             tokio::select! {
                 biased;
-                connected = shared.connector.connect(&to) => connected.map_err(|error| Arc::new(error) as Failure),
+                connected = shared.connector.connect(&to) => match connected {
+                    Ok(connection) => Ok(Fresh { shared, backend: to, connection: Some(connection) }),
+                    Err(error) => Err(Arc::new(error) as Failure),
+                },
                 () = tokio::time::sleep(timeout) => Err(Arc::new(ConnectError::ConnectTimedOut(timeout)) as Failure),
             }
         });
@@ -129,52 +150,33 @@ impl<S: Share> Driver<S> {
     fn dialled(&mut self, dialled: Dialled<S>) {
         let (task, outcome) = match dialled {
             Ok((task, outcome)) => (task, outcome),
-            Err(error) if error.is_cancelled() => {
-                self.by_task.remove(&error.id());
-                return;
-            }
             Err(error) => (error.id(), Err(Arc::new(ConnectError::Panicked) as Failure)),
         };
         let Some((id, backend)) = self.by_task.remove(&task) else { return };
-        self.by_connection.remove(&id);
+        // One that was aborted may have ended before it noticed. Another may have its number by now, so that what it brought
+        // must not go near the table: dropping it is enough.
+        if self.by_connection.remove(&id).is_none() {
+            return drop_quietly(&self.shared.name, outcome);
+        }
         match outcome {
-            Ok(connection) => self.connected(id, backend, connection),
-            Err(error) => {
-                if tracing::enabled!(tracing::Level::DEBUG) {
-                    tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&error), "connecting failed");
-                }
-                let outdated = self.shared.step(|table| {
-                    let outdated = table.causes.failed(Arc::clone(&backend), error);
-                    table.machine.handle_failed(clock::now(), id);
-                    outdated
-                });
-                drop_quietly(&self.shared.name, outdated);
-            }
+            Ok(fresh) => self.connected(id, backend, fresh),
+            Err(error) => self.failed(id, backend, error),
         }
     }
 
-    fn connected(&mut self, id: ConnectionId, backend: Arc<Backend>, connection: S::Connection) {
+    fn connected(&mut self, id: ConnectionId, backend: Arc<Backend>, mut fresh: Fresh<S>) {
+        let Some(connection) = fresh.connection.take() else { return };
+        tracing::debug!(set = &*self.shared.name, %backend, "connected");
         let connector = &self.shared.connector;
         let closed = catch_unwind(AssertUnwindSafe(|| connector.closed(&connection)));
         let standing = watch::Sender::new(Standing::Up);
-        let cell = Arc::new(Cell { id, backend: Arc::clone(&backend), place: OnceLock::new(), connection, standing });
-        let (accepted, outdated) = self.shared.step(|table| {
-            // In the table first: whoever waits for it is served by the next line.
-            table.put(Arc::clone(&cell));
-            table.machine.handle_connected(clock::now(), id);
-            let accepted = match table.machine.glance(id) {
-                Some(glance) => cell.place.set(glance.place).is_ok(),
-                None => {
-                    table.take(id);
-                    false
-                }
-            };
-            (accepted, table.causes.worked(&backend))
-        });
-        drop_quietly(&self.shared.name, outdated);
-        if !accepted {
-            self.end(cell);
-        } else if let Ok(closed) = closed {
+        let cell = Arc::new(Cell { id, backend, place: OnceLock::new(), connection, standing });
+        if !self.shared.arrived(clock::now(), &cell) {
+            return self.shared.end(cell);
+        }
+        let Ok(closed) = closed else { return };
+        // A future without any state knows no connection: it is the default, which never ends.
+        if size_of_val(&closed) > 0 {
             let watcher = self.watchers.spawn(async move {
                 closed.await;
                 id
@@ -183,38 +185,31 @@ impl<S: Share> Driver<S> {
         }
     }
 
+    fn failed(&mut self, id: ConnectionId, backend: Arc<Backend>, error: Failure) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&error), "connecting failed");
+        }
+        let outdated = self.shared.step(|table| {
+            let before = table.causes.failed(backend, error);
+            table.machine.handle_failed(clock::now(), id);
+            (before, table.forget_causes())
+        });
+        drop_quietly(&self.shared.name, outdated);
+    }
+
     /// The far side has closed a connection.
     fn ended(&mut self, ended: Result<ConnectionId, JoinError>) {
         // A watcher that was aborted, or that panicked, has nothing to say.
         let Ok(id) = ended else { return };
         self.watched.remove(&id);
-        let cell = self.shared.step(|table| {
-            table.machine.handle_ended(clock::now(), id);
-            table.take(id)
-        });
-        if let Some(cell) = cell {
-            raise(&cell.standing, Standing::Closed);
-            drop_quietly(&self.shared.name, cell);
-        }
+        self.shared.ended(clock::now(), id);
     }
 
     fn shut(&mut self, id: ConnectionId) {
         if let Some(watcher) = self.watched.remove(&id) {
             watcher.abort();
         }
-        let cell = self.shared.lock().take(id);
-        if let Some(cell) = cell {
-            self.end(cell);
-        }
-    }
-
-    /// Ends a connection for all who hold it, and tells them.
-    fn end(&self, cell: Arc<Cell<S>>) {
-        if catch_unwind(AssertUnwindSafe(|| self.shared.connector.shut(&cell.connection))).is_err() {
-            tracing::warn!(set = &*self.shared.name, backend = %cell.backend, "shutting a connection panicked");
-        }
-        raise(&cell.standing, Standing::Closed);
-        drop_quietly(&self.shared.name, cell);
+        self.shared.shut(id);
     }
 
     fn resolved(&mut self, published: bool) {
@@ -224,32 +219,46 @@ impl<S: Share> Driver<S> {
             (ResolverState::Starting, None) if !published => Some(Arc::new(ResolverEnded) as _),
             (_, error) => error,
         };
+        // The very list that was heard before, with other news: it need not be compared one by one.
+        let same = self.heard.as_ref().is_some_and(|heard| Arc::ptr_eq(heard, &resolution.backends));
         let outdated = self.shared.step(|table| {
-            let outdated = table.causes.resolved(Some(&resolution.backends), error);
+            // What those say who serve no more is kept: somebody may have asked for them by name.
+            let outdated = table.causes.resolved(None, error);
             match resolution.state {
                 // One that was stopped does not get here: what it said last was passed on.
                 ResolverState::Stopping | ResolverState::Stopped => {}
+                ResolverState::Running if same => {}
                 ResolverState::Running => table.machine.handle_backends(clock::now(), &resolution.backends),
                 ResolverState::Failed => table.machine.handle_resolver_failed(),
                 ResolverState::Starting if !published => table.machine.handle_resolver_failed(),
                 ResolverState::Starting => {}
             }
-            outdated
+            (outdated, table.forget_causes())
         });
+        if resolution.state == ResolverState::Running {
+            self.heard = Some(resolution.backends);
+        }
         drop_quietly(&self.shared.name, outdated);
     }
 }
 
 type Failure = Arc<dyn Error + Send + Sync>;
-type Dialled<S> = Result<(Id, Result<<S as Connect>::Connection, Failure>), JoinError>;
+type Dialled<S> = Result<(Id, Result<Fresh<S>, Failure>), JoinError>;
 
-/// Tells those who hold a connection how it stands; it never gets better.
-fn raise(standing: &watch::Sender<Standing>, to: Standing) {
-    standing.send_if_modified(|standing| {
-        let worse = *standing < to;
-        *standing = (*standing).max(to);
-        worse
-    });
+/// A connection that nobody has yet: whoever drops it ends it.
+struct Fresh<S: Share> {
+    shared: Arc<Shared<S>>,
+    backend: Arc<Backend>,
+    connection: Option<S::Connection>,
+}
+
+impl<S: Share> Drop for Fresh<S> {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.shared.shut_quietly(&self.backend, &connection);
+            drop_quietly(&self.shared.name, connection);
+        }
+    }
 }
 
 /// The runtime may end at any time, and the driver with it: nobody may be left waiting, and nothing open.

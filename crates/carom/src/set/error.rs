@@ -3,8 +3,9 @@
 use super::Share;
 use super::shared::Table;
 use crate::pool::Cause;
+use crate::pool::causes::Outdated;
 use carom_core::backend::Backend;
-use carom_core::set::Refusal;
+use carom_core::set::{Figures, Refusal};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -83,6 +84,9 @@ impl fmt::Display for LeaseError {
             LeaseError::Unreachable { backend, summary } => {
                 write!(f, "`{}` cannot reach {backend}", summary.set)?;
             }
+            LeaseError::Failed { summary } if summary.known == 0 => {
+                write!(f, "`{}` has failed: no backends are known", summary.set)?;
+            }
             LeaseError::Failed { summary } => {
                 write!(f, "`{}` has failed: {} of {} backends dead", summary.set, summary.dead, summary.known)?;
             }
@@ -111,29 +115,41 @@ impl Error for LeaseError {
 }
 
 impl<S: Share> Table<S> {
-    pub(super) fn explain(&self, refusal: &Refusal, waited: Duration, name: &Arc<str>) -> LeaseError {
-        let summary = |backend: Option<&Backend>| {
-            let figures = self.machine.snapshot();
-            let cause = match backend {
-                Some(backend) => self.causes.of(backend),
-                None => self.causes.latest(),
-            };
-            Box::new(Summary {
-                set: Arc::clone(name),
-                connected: figures.connections.len(),
-                dialling: figures.dialling,
-                dead: figures.dead,
-                known: figures.known,
-                cause,
-            })
+    /// In words and figures; `wanted` is the backend that was asked for, if it was one.
+    pub(super) fn explain(
+        &self,
+        refusal: &Refusal,
+        wanted: Option<&Backend>,
+        waited: Duration,
+        name: &Arc<str>,
+    ) -> LeaseError {
+        let summary = || {
+            let Figures { connected, dialling, dead, known, .. } = self.machine.figures();
+            Box::new(Summary { set: Arc::clone(name), connected, dialling, dead, known, cause: self.cause(wanted) })
         };
         match refusal {
             Refusal::Unreachable(backend) => {
-                LeaseError::Unreachable { backend: Arc::clone(backend), summary: summary(Some(backend)) }
+                LeaseError::Unreachable { backend: Arc::clone(backend), summary: summary() }
             }
-            Refusal::Failed { .. } => LeaseError::Failed { summary: summary(None) },
-            Refusal::TimedOut { .. } => LeaseError::TimedOut { waited, summary: summary(None) },
+            Refusal::Failed { .. } => LeaseError::Failed { summary: summary() },
+            Refusal::TimedOut { .. } => LeaseError::TimedOut { waited, summary: summary() },
             Refusal::Closed => LeaseError::closed(name),
         }
+    }
+
+    /// The last real error of this backend, or of all that are known.
+    pub(super) fn cause(&self, wanted: Option<&Backend>) -> Option<Cause> {
+        match wanted {
+            Some(backend) => self.causes.of(backend),
+            None => self.causes.latest_of(|backend| self.machine.knows(backend)),
+        }
+    }
+
+    /// Forgets what backends said that the machine has forgotten, now and then: those that were asked for by name may be
+    /// many.
+    pub(super) fn forget_causes(&mut self) -> Option<Outdated> {
+        let Table { machine, causes, .. } = self;
+        let many = causes.len() > 2 * machine.remembered() + 64;
+        many.then(|| causes.keep(|backend| machine.remembers(backend)))
     }
 }

@@ -83,7 +83,10 @@ impl<'set, S: Share> Leasing<'set, S> {
                 table.wait(waiter, context.waker().clone(), role.clone());
                 Begun::Waiting(waiter)
             }
-            Leased::Refused(refusal) => Begun::Refused(table.explain(&refusal, Duration::ZERO, &self.shared.name)),
+            Leased::Refused(refusal) => {
+                let (wanted, waited) = (backend.as_ref(), Duration::ZERO);
+                Begun::Refused(table.explain(&refusal, wanted, waited, &self.shared.name))
+            },
         });
         self.progress = Progress::Over;
         match begun {
@@ -113,7 +116,8 @@ impl<'set, S: Share> Leasing<'set, S> {
             Collected::Refused(refusal) => {
                 self.progress = Progress::Over;
                 let waited = clock::now().saturating_duration_since(since);
-                Poll::Ready(Err(self.shared.lock().explain(&refusal, waited, &self.shared.name)))
+                let (wanted, name) = (self.options.backend.as_ref(), &self.shared.name);
+                Poll::Ready(Err(self.shared.lock().explain(&refusal, wanted, waited, name)))
             }
         }
     }

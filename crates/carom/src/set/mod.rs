@@ -149,7 +149,7 @@ impl<S: Share> Set<S> {
             waiting: figures.waiting,
             leases: figures.leases,
             connections: table.connections(),
-            cause: table.causes.latest(),
+            cause: table.cause(None),
         }
     }
 
@@ -181,9 +181,11 @@ impl<S: Share> Set<S> {
             biased;
             _ = states.wait_for(|state| *state == State::Stopped) => 0,
             () = sleep => {
-                let left = self.owner.shared.lock().machine.snapshot().leases;
-                self.owner.shared.step(|table| table.machine.abandon(clock::now()));
-                left
+                self.owner.shared.step(|table| {
+                    let left = table.machine.snapshot().leases;
+                    table.machine.abandon(clock::now());
+                    left
+                })
             }
         }
     }

@@ -4,11 +4,13 @@
 
 use super::Share;
 use crate::pool::causes::Causes;
+use crate::pool::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
 use carom_core::idle::Idleness;
 use carom_core::set::{Action, ConnectionId, Delivery, Glance, Machine, Refusal, State, WaiterId};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -89,6 +91,8 @@ pub struct ConnectionSnapshot {
     pub idleness: Idleness,
     /// Whether it takes no more leases.
     pub draining: bool,
+    /// Whether an eager set keeps it, used or not.
+    pub kept: bool,
     /// When it was connected.
     pub created: Instant,
     /// Since when nobody has held it; `None` while somebody does.
@@ -125,11 +129,11 @@ impl<S: Share> Shared<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One step under the lock; then those it served are woken, and the driver if it has something to do.
+    /// One step under the lock; then those it served are woken, and the driver if it has something to do or to tell.
     pub(crate) fn step<R>(&self, step: impl FnOnce(&mut Table<S>) -> R) -> R {
         let (result, wakers, attention) = {
             let mut table = self.lock();
-            let before = table.machine.next_timeout();
+            let (before, state) = (table.machine.next_timeout(), table.machine.state());
             let result = step(&mut table);
             let wakers = table.settle();
             let sooner = match (table.machine.next_timeout(), before) {
@@ -137,13 +141,76 @@ impl<S: Share> Shared<S> {
                 (Some(_), None) => true,
                 (None, _) => false,
             };
-            (result, wakers, sooner || !table.actions.is_empty())
+            (result, wakers, sooner || !table.actions.is_empty() || table.machine.state() != state)
         };
         wakers.into_iter().for_each(Waker::wake);
         if attention {
             self.wake.notify_one();
         }
         result
+    }
+
+    /// A dial has brought a connection. It is in the table before the machine hears of it, so that whoever waits is served
+    /// in the same step. False when nobody wants it any more.
+    pub(crate) fn arrived(&self, now: Instant, cell: &Arc<Cell<S>>) -> bool {
+        let (accepted, outdated) = self.step(|table| {
+            table.put(Arc::clone(cell));
+            table.machine.handle_connected(now, cell.id);
+            let accepted = match table.machine.glance(cell.id) {
+                Some(glance) => cell.place.set(glance.place).is_ok(),
+                None => {
+                    table.take(cell.id);
+                    false
+                }
+            };
+            (accepted, table.causes.worked(&cell.backend))
+        });
+        drop_quietly(&self.name, outdated);
+        accepted
+    }
+
+    /// A connection has ended by itself; who holds it is told.
+    pub(crate) fn ended(&self, now: Instant, id: ConnectionId) {
+        let cell = self.step(|table| {
+            table.machine.handle_ended(now, id);
+            table.take(id)
+        });
+        if let Some(cell) = cell {
+            cell.worsen(Standing::Closed);
+            drop_quietly(&self.name, cell);
+        }
+    }
+
+    /// Ends a connection that the machine has given up, for all who hold it, and tells them.
+    pub(crate) fn shut(&self, id: ConnectionId) {
+        let cell = self.lock().take(id);
+        if let Some(cell) = cell {
+            self.end(cell);
+        }
+    }
+
+    pub(crate) fn end(&self, cell: Arc<Cell<S>>) {
+        self.shut_quietly(&cell.backend, &cell.connection);
+        cell.worsen(Standing::Closed);
+        drop_quietly(&self.name, cell);
+    }
+
+    /// Calls the user's `shut`, whose panic goes no further.
+    pub(crate) fn shut_quietly(&self, backend: &Backend, connection: &S::Connection) {
+        if catch_unwind(AssertUnwindSafe(|| self.connector.shut(connection))).is_err() {
+            tracing::warn!(set = &*self.name, %backend, "shutting a connection panicked");
+        }
+    }
+}
+
+impl<S: Share> Cell<S> {
+    /// Tells those who hold a connection how it stands; it never gets better.
+    pub(crate) fn worsen(&self, to: Standing) {
+        self.standing.send_if_modified(|standing| {
+            let worse = *standing < to;
+            *standing = (*standing).max(to);
+            worse
+        });
     }
 }
 
@@ -180,7 +247,7 @@ impl<S: Share> Table<S> {
         Some(Arc::clone(&held.cell))
     }
 
-    pub(crate) fn put(&mut self, cell: Arc<Cell<S>>) {
+    fn put(&mut self, cell: Arc<Cell<S>>) {
         let index = cell.id.index();
         if self.cells.len() <= index {
             self.cells.resize_with(index + 1, || None);
@@ -189,7 +256,7 @@ impl<S: Share> Table<S> {
     }
 
     /// Takes out the very connection, never another that has its number by now.
-    pub(crate) fn take(&mut self, id: ConnectionId) -> Option<Arc<Cell<S>>> {
+    fn take(&mut self, id: ConnectionId) -> Option<Arc<Cell<S>>> {
         let held = self.cells.get_mut(id.index())?.take_if(|held| held.id == id)?;
         Some(held.cell)
     }
@@ -247,6 +314,7 @@ impl<S: Share> Table<S> {
             place: glance.place,
             idleness: glance.idleness,
             draining: glance.draining,
+            kept: glance.kept,
             created: glance.created,
             idle_since: (glance.leases == 0).then_some(glance.last_used),
             last_used: glance.last_used,

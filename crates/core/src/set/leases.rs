@@ -3,6 +3,7 @@
 use super::places::{Dial, Record, Taking};
 use super::{Action, ConnectionId, Delivery, Machine, Refusal, State, Timer, WaiterId};
 use crate::backend::Backend;
+use crate::recovery::DAY;
 use std::time::{Duration, Instant};
 
 /// What somebody wants a lease of.
@@ -58,7 +59,8 @@ impl Machine {
             State::Starting | State::Running | State::Failed => {}
             State::Stopping | State::Stopped => return Leased::Refused(Refusal::Closed),
         }
-        let timeout = want.timeout.unwrap_or(self.options.lease_timeout);
+        // What is meant as for ever must not be more than the clock can say.
+        let timeout = want.timeout.unwrap_or(self.options.lease_timeout).min(365 * DAY);
         match want.backend {
             Some(backend) => self.lease_of(now, &backend, want.place, timeout),
             None => self.lease_any(now, timeout),

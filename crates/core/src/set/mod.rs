@@ -44,7 +44,7 @@ mod snapshot;
 pub use leases::{Leased, Want};
 pub use options::Options;
 pub use places::ConnectionId;
-pub use snapshot::{Glance, Snapshot};
+pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
 use crate::pool::OptionsError;

@@ -26,6 +26,21 @@ pub struct Snapshot {
     pub connections: Vec<Glance>,
 }
 
+/// A set at one moment, in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Backends that the resolver knows.
+    pub known: usize,
+    /// Of these, those that are dead.
+    pub dead: usize,
+    /// Dials under way or waiting for their turn.
+    pub dialling: usize,
+    /// Who waits for a lease.
+    pub waiting: usize,
+    /// Connections that are up.
+    pub connected: usize,
+}
+
 /// A connection at one moment.
 #[derive(Clone, Debug)]
 pub struct Glance {
@@ -53,16 +68,43 @@ impl Machine {
     /// A copy of its state.
     pub fn snapshot(&self) -> Snapshot {
         let connections: Vec<Glance> = self.up().filter_map(|id| self.glance(id)).collect();
-        let places = || self.records.values().flat_map(|record| &record.places);
+        let Figures { known, dead, dialling, waiting, .. } = self.figures();
         Snapshot {
             state: self.state,
-            known: self.order.len(),
-            dead: self.order.iter().filter(|id| self.records[id].dead).count(),
-            dialling: places().filter(|place: &&Place| place.dial != Dial::Nothing).count(),
-            waiting: self.waiters.len(),
+            known,
+            dead,
+            dialling,
+            waiting,
             leases: connections.iter().map(|connection| connection.leases).sum(),
             connections,
         }
+    }
+
+    /// The figures alone, which are had without a look at every connection.
+    pub fn figures(&self) -> Figures {
+        let places = self.records.values().flat_map(|record| &record.places);
+        Figures {
+            known: self.order.len(),
+            dead: self.order.iter().filter(|id| self.records[id].dead).count(),
+            dialling: places.filter(|place: &&Place| place.dial != Dial::Nothing).count(),
+            waiting: self.waiters.len(),
+            connected: self.connected,
+        }
+    }
+
+    /// Whether the resolver says that it serves.
+    pub fn knows(&self, backend: &Backend) -> bool {
+        self.ids.get(backend).is_some_and(|id| self.records[id].known)
+    }
+
+    /// Whether anything is kept about it: it is known, or somebody asked for it a while ago.
+    pub fn remembers(&self, backend: &Backend) -> bool {
+        self.ids.contains_key(backend)
+    }
+
+    /// How many backends something is kept about.
+    pub fn remembered(&self) -> usize {
+        self.records.len()
     }
 
     /// One connection, if it is still there.
