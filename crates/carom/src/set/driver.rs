@@ -58,6 +58,10 @@ impl<S: Share> Driver<S> {
             if self.published == State::Stopped {
                 return;
             }
+            if wake_at.is_some_and(|at| at <= clock::now()) {
+                // What was found unused is released with the next turn: whoever wants it back may come before.
+                tokio::task::yield_now().await;
+            }
             let far = Duration::from_secs(86_400 * 365);
             let deadline = wake_at.unwrap_or_else(|| clock::now() + far);
             tokio::select! {
@@ -72,22 +76,16 @@ impl<S: Share> Driver<S> {
 
     /// Lets the machine do what is due and does what it asks for; until when to sleep.
     fn turn(&mut self) -> Option<Instant> {
-        loop {
-            let now = clock::now();
-            let (actions, wake_at, state) = {
-                self.shared.step(|table| table.machine.handle_timeout(now));
-                let mut table = self.shared.lock();
-                (std::mem::take(&mut table.actions), table.machine.next_timeout(), table.machine.state())
-            };
-            let idle = actions.is_empty();
-            for action in actions {
-                self.perform(action);
-            }
-            self.publish(state);
-            if idle {
-                return wake_at;
-            }
+        self.shared.step(|table| table.machine.handle_timeout(clock::now()));
+        let (actions, wake_at, state) = {
+            let mut table = self.shared.lock();
+            (std::mem::take(&mut table.actions), table.machine.next_timeout(), table.machine.state())
+        };
+        for action in actions {
+            self.perform(action);
         }
+        self.publish(state);
+        wake_at
     }
 
     fn publish(&mut self, state: State) {
