@@ -282,12 +282,11 @@ impl Machine {
             Dial::Connecting { .. } => false,
         };
         let concerned: Vec<bool> = record.places.iter().enumerate().map(concerned).collect();
-        let all_dead = self.order.iter().all(|id| self.records[id].dead);
         for at in (0..).zip(concerned).filter_map(|(at, concerned)| concerned.then_some(at)) {
             self.go_elsewhere(now, backend, at, |record| !record.dead);
             for waiter in std::mem::take(&mut self.place(backend, at).waiters) {
                 let takes_any = self.waiters.get(&waiter).is_some_and(|waiter| waiter.takes_any);
-                let refusal = if takes_any && all_dead { self.failure() } else { unreachable.clone() };
+                let refusal = if takes_any { self.failure() } else { unreachable.clone() };
                 self.refuse(waiter, refusal);
             }
             self.abort_dial(backend, at);

@@ -130,7 +130,8 @@ impl Machine {
                 None => self.drain(now, connection, None),
             }
         }
-        for id in unwanted.into_iter().filter(|id| self.records[id].places[0].dial != Dial::Nothing).collect::<Vec<_>>() {
+        for id in unwanted.into_iter().filter(|id| self.records[id].places[0].dial != Dial::Nothing).collect::<Vec<_>>()
+        {
             match stay.checked_sub(1) {
                 Some(left) if !works => stay = left,
                 Some(_) | None => {

@@ -93,7 +93,10 @@ impl Options {
             return refuse(option, "is for an eager set: a lazy one connects on demand");
         }
         if self.eager && self.per_backend == 0 {
-            return refuse("per_backend", "must be at least 1 for an eager set: it keeps connections before anybody asks");
+            return refuse(
+                "per_backend",
+                "must be at least 1 for an eager set: it keeps connections before anybody asks",
+            );
         }
         if let (Some(target), Some(maximum)) = (self.target, self.maximum)
             && target > maximum

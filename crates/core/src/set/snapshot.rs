@@ -152,7 +152,10 @@ impl Machine {
             if record.held.len() > record.places.len() {
                 return Err(format!("backend {id}: {} turns for {} places", record.held.len(), record.places.len()));
             }
-            if !record.known && record.alive == 0 && record.forget_at.is_none() && record.places.iter().all(Place::is_empty)
+            if !record.known
+                && record.alive == 0
+                && record.forget_at.is_none()
+                && record.places.iter().all(Place::is_empty)
             {
                 return Err(format!("backend {id} is kept for nothing"));
             }

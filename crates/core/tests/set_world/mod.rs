@@ -95,9 +95,7 @@ impl World {
             setting,
         };
         world.note(|world| format!("{:?}", world.setting));
-        for event in
-            [Event::CallerComes, Event::WeatherTurns, Event::BackendsChange, Event::ClockJumps, Event::Stray]
-        {
+        for event in [Event::CallerComes, Event::WeatherTurns, Event::BackendsChange, Event::ClockJumps, Event::Stray] {
             world.recur(event);
         }
         world

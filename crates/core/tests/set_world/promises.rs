@@ -29,7 +29,8 @@ pub(super) struct Books {
     last_wake: Moment,
     steps: (Moment, usize),
     state: Option<State>,
-    most: usize,
+    /// Most that waited at a time, and most dials and connections.
+    most: (usize, usize),
 }
 
 /// A dial, or the connection that came of it.
@@ -158,10 +159,12 @@ impl World {
             assert!(glance.draining || places.insert((link.server, glance.place)), "two at one place");
             assert!(!glance.kept || self.setting.options.eager);
         }
-        let things = self.waiting.len() + self.books.links.len() + self.setting.servers;
-        self.books.most = self.books.most.max(things + self.setting.servers * self.setting.options.per_backend);
+        let (waiting, links) = self.books.most;
+        self.books.most = (waiting.max(self.waiting.len()), links.max(self.books.links.len()));
+        let places = self.setting.servers * (1 + self.setting.options.per_backend);
+        let most = self.books.most.0 + self.books.most.1 + places;
         let footprint = self.machine.footprint();
-        assert!(footprint <= 8 * self.books.most + 80, "{footprint} for at most {} things", self.books.most);
+        assert!(footprint <= 8 * most + 80, "{footprint} for at most {most} things");
     }
 
     pub(super) fn promise_actions(&mut self, action: &Action) {
