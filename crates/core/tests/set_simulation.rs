@@ -12,7 +12,7 @@ use set_world::{Behaviour, Setting, Trace, World, backend, for_each_schedule, ms
 /// Every promise that can be judged step by step is; see `set_world/promises.rs`.
 #[test]
 fn promises_hold_whatever_happens() {
-    for_each_schedule(4_000, |seed, trace| {
+    for_each_schedule(1_200, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.publish_all();
         world.run_for(ms(8_000));
@@ -23,7 +23,7 @@ fn promises_hold_whatever_happens() {
 /// Most callers give up: nothing is left behind, and no dial goes on that nobody wants.
 #[test]
 fn cancelling_leaves_counts_exact_and_nothing_behind() {
-    for_each_schedule(1_500, |seed, trace| {
+    for_each_schedule(700, |seed, trace| {
         let mut setting = Setting::wild(seed);
         setting.gives_up = 0.9;
         setting.caller_every = ms(15);
@@ -36,7 +36,7 @@ fn cancelling_leaves_counts_exact_and_nothing_behind() {
 
 #[test]
 fn abandoned_at_any_moment_everything_ends_at_once() {
-    for_each_schedule(1_000, |seed, trace| {
+    for_each_schedule(600, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.publish_all();
         world.run_for(ms(Random::new(seed).below(4_000) as u64));
@@ -51,7 +51,7 @@ fn abandoned_at_any_moment_everything_ends_at_once() {
 
 #[test]
 fn when_faults_stop_the_target_is_met_and_no_lease_fails() {
-    for_each_schedule(1_500, |seed, trace| {
+    for_each_schedule(800, |seed, trace| {
         let mut setting = Setting::wild(seed);
         // It gives up connections that nothing is wrong with.
         setting.options.decoherence = ms(3_600_000);
@@ -81,7 +81,7 @@ fn when_faults_stop_the_target_is_met_and_no_lease_fails() {
 /// The others hang, refuse, or drop what they accept; all but one.
 #[test]
 fn a_backend_that_does_not_serve_blocks_nobody_who_takes_any() {
-    for_each_schedule(1_500, |seed, trace| {
+    for_each_schedule(600, |seed, trace| {
         let mut random = Random::new(seed);
         let mut setting = Setting::with_one_that_serves(seed);
         (setting.weather_every, setting.mortal) = (None, 0.0);

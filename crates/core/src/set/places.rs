@@ -55,9 +55,11 @@ pub(super) struct Record {
 /// ```text
 ///            wanted               its turn               connected
 ///  Nothing ----------> Held ---------------> Connecting -----------> Nothing, and the connection takes the place
-///     ^                  ^                       |
-///     |                  +----- delay over --- Backoff <--- failed
-///     +--- out of attempts, or nobody wants it any more
+///    ^  |               |  ^                    |
+///    |  |     too early |  | delay over         | failed
+///    |  | too early     v  |                    |
+///    |  +-----------> Backoff <-----------------+
+///    +--- out of attempts, unless an eager set watches it; or nobody wants it any more
 /// ```
 #[derive(Debug)]
 pub(super) struct Place {

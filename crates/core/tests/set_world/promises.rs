@@ -158,6 +158,7 @@ impl World {
             assert_eq!(glance.draining, link.told_removed);
             assert!(glance.draining || places.insert((link.server, glance.place)), "two at one place");
             assert!(!glance.kept || self.setting.options.eager);
+            assert!(link.leases > 0 || self.setting.options.per_backend > 0, "kept for nobody: {link:?}");
         }
         let (waiting, links) = self.books.most;
         self.books.most = (waiting.max(self.waiting.len()), links.max(self.books.links.len()));
