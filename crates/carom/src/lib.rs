@@ -33,6 +33,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A [`Set`] shares connections, many users on each, for protocols that multiplex: [`set`] shows one.
+//!
 //! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
 //! this crate drives it on tokio.
 
@@ -65,6 +67,8 @@ pub mod tls;
 
 #[cfg(all(test, carom_shuttle))]
 mod interleavings;
+#[cfg(all(test, carom_shuttle))]
+mod interleavings_of_sets;
 #[cfg(not(carom_shuttle))]
 mod sync;
 #[cfg(carom_shuttle)]

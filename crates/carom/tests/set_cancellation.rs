@@ -126,7 +126,10 @@ async fn cell(connect: OnConnect, per_backend: usize, want: Want, using: Using, 
     // Everyone has given up or ended: nothing waits, nothing is held, and no dial goes on for nobody.
     let snapshot = set.snapshot();
     assert_eq!((snapshot.waiting, snapshot.leases, snapshot.dialling), (0, 0, 0), "{at}");
-    assert!(snapshot.connections.iter().all(|connection| connection.leases == 0 && connection.roles.is_empty()), "{at}");
+    assert!(
+        snapshot.connections.iter().all(|connection| connection.leases == 0 && connection.roles.is_empty()),
+        "{at}"
+    );
 
     // With the faults gone it works again, and what is not used goes.
     script.set(ADDRESS, OnConnect::Succeed);

@@ -30,8 +30,7 @@ fn brief() -> Policy {
 async fn a_backend_that_cannot_be_reached_is_named_with_the_cause() {
     let script = Scripted::new();
     script.set(address(1), OnConnect::Fail("password rejected"));
-    let set =
-        Set::builder(script.clone()).name("brokers").backends([address(1)]).recovery(brief()).build().unwrap();
+    let set = Set::builder(script.clone()).name("brokers").backends([address(1)]).recovery(brief()).build().unwrap();
     let start = Instant::now();
     let error = set.lease_to(&backend(1)).await.unwrap_err();
     assert_eq!(start.elapsed().as_millis(), 20, "two attempts, one delay");

@@ -23,12 +23,7 @@ fn ms(millis: u64) -> Duration {
 
 /// Released after 10 s, looked at every second.
 fn quick(script: &Scripted) -> Set<Scripted> {
-    Set::builder(script.clone())
-        .backends([address(1)])
-        .max_idle(ms(10_000))
-        .idle_interval(ms(1000))
-        .build()
-        .unwrap()
+    Set::builder(script.clone()).backends([address(1)]).max_idle(ms(10_000)).idle_interval(ms(1000)).build().unwrap()
 }
 
 fn idleness(set: &Set<Scripted>) -> Option<Idleness> {
@@ -68,7 +63,9 @@ async fn a_connection_goes_from_using_to_marked_to_released() {
 
 #[tokio::test(start_paused = true)]
 async fn after_its_last_use_a_connection_lives_for_max_idle_and_at_most_two_looks() {
-    for (max_idle, interval) in [(10_000, Some(1000)), (10_000, Some(10_000)), (60_000, None), (500, Some(200)), (500, None)] {
+    for (max_idle, interval) in
+        [(10_000, Some(1000)), (10_000, Some(10_000)), (60_000, None), (500, Some(200)), (500, None)]
+    {
         for offset in [0, 1, 333, 777, 4999] {
             let script = Scripted::new();
             let set = Set::builder(script.clone())
@@ -159,12 +156,8 @@ async fn without_max_idle_everything_is_kept() {
 async fn held_connections_and_dials_are_not_for_the_detector() {
     let script = Scripted::new();
     script.set(address(2), OnConnect::Slow(ms(1900)));
-    let set = Set::builder(script.clone())
-        .backends([address(1)])
-        .max_idle(ms(10))
-        .idle_interval(ms(5))
-        .build()
-        .unwrap();
+    let set =
+        Set::builder(script.clone()).backends([address(1)]).max_idle(ms(10)).idle_interval(ms(5)).build().unwrap();
     let held = set.lease().await.unwrap();
     // Hundreds of looks while it is dialled.
     let slow = set.lease_to(&backend(2)).await.unwrap();

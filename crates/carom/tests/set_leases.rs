@@ -256,12 +256,8 @@ async fn a_timeout_may_mean_for_ever() {
 async fn at_most_so_many_dials_to_a_backend_are_under_way() {
     let script = Scripted::new();
     script.set(address(1), OnConnect::Slow(ms(100)));
-    let set = Set::builder(script.clone())
-        .backends([address(1)])
-        .per_backend(0)
-        .connecting_per_backend(2)
-        .build()
-        .unwrap();
+    let set =
+        Set::builder(script.clone()).backends([address(1)]).per_backend(0).connecting_per_backend(2).build().unwrap();
     let start = Instant::now();
     let leases = crowd(&set, vec![LeaseOptions::default(); 6]).await;
     assert!(leases.iter().all(Result::is_ok));

@@ -153,3 +153,44 @@ impl<S: Share> Table<S> {
         many.then(|| causes.keep(|backend| machine.remembers(backend)))
     }
 }
+
+#[cfg(all(test, not(carom_shuttle)))]
+mod tests {
+    use super::*;
+    use crate::{Connect, Policy, Set};
+    use std::io;
+    use std::net::SocketAddr;
+
+    struct Refusing;
+
+    impl Connect for Refusing {
+        type Connection = ();
+        type Error = io::Error;
+
+        async fn connect(&self, _backend: &Backend) -> io::Result<()> {
+            Err(io::ErrorKind::ConnectionRefused.into())
+        }
+    }
+
+    impl Share for Refusing {
+        fn shut(&self, _connection: &()) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_foreign_backends_said_is_forgotten_with_them() {
+        let ms = Duration::from_millis(1);
+        let policy = Policy::default().attempts(1).delay(ms).max_delay(ms);
+        let known = SocketAddr::from(([10, 0, 0, 1], 6650));
+        let set = Set::builder(Refusing).backends([known]).recovery(policy).build().unwrap();
+        assert!(set.lease().await.is_err());
+        for n in 0..2000_u16 {
+            let there = SocketAddr::from(([10, 1, (n >> 8) as u8, n as u8], 6650));
+            let error = set.lease_to(&Backend::fixed(there)).await.unwrap_err();
+            assert!(error.source().is_some(), "{error}");
+            tokio::time::sleep(2 * ms).await; // the delay is over
+        }
+        let table = set.owner.shared.lock();
+        assert!(table.causes.len() < 200, "{} are kept", table.causes.len());
+        assert!(table.cause(Some(&Backend::fixed(known))).is_some());
+    }
+}

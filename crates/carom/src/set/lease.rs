@@ -65,7 +65,7 @@ enum Progress {
 }
 
 impl<'set, S: Share> Leasing<'set, S> {
-    pub(super) fn new(shared: &'set Arc<Shared<S>>, options: LeaseOptions) -> Leasing<'set, S> {
+    pub(crate) fn new(shared: &'set Arc<Shared<S>>, options: LeaseOptions) -> Leasing<'set, S> {
         Leasing { shared, options, progress: Progress::New }
     }
 
@@ -86,7 +86,7 @@ impl<'set, S: Share> Leasing<'set, S> {
             Leased::Refused(refusal) => {
                 let (wanted, waited) = (backend.as_ref(), Duration::ZERO);
                 Begun::Refused(table.explain(&refusal, wanted, waited, &self.shared.name))
-            },
+            }
         });
         self.progress = Progress::Over;
         match begun {

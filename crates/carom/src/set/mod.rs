@@ -45,7 +45,7 @@ mod driver;
 mod error;
 mod events;
 mod lease;
-mod shared;
+pub(crate) mod shared;
 
 pub use builder::Builder;
 pub use carom_core::idle::Idleness;
@@ -66,10 +66,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 /// A connector whose connections many may use at a time. A set uses [`connect`](Connect::connect),
-/// [`closed`](Connect::closed) and [`shut`](Share::shut) only: the other methods want the connection to themselves.
+/// [`closed`](Connect::closed) and [`shut`](Share::shut) only: the other methods want the connection to themselves. A set watches
+/// `closed` for as long as the connection lives, and calls none of these with its lock held; a panic in one of them goes no
+/// further.
 pub trait Share: Connect<Connection: Sync> {
-    /// Ends the connection for all who hold it: their reads and writes fail from here on. Must not wait. It is called when a
-    /// connection is released, drained for too long, or its set has ended; not when it has ended by itself.
+    /// Ends the connection for all who hold it: their reads and writes fail from here on. Must not wait. It is called exactly
+    /// once for each connection that was made, when it is released or drained, when nobody wants it any more, or when its set or
+    /// its runtime ends; not when it has ended by itself.
     fn shut(&self, connection: &Self::Connection);
 }
 
@@ -165,8 +168,8 @@ impl<S: Share> Set<S> {
         self.owner.close();
     }
 
-    /// Closes the set and waits until every lease has ended, or until the deadline: then what is left is shut. How many leases
-    /// were still out.
+    /// Closes the set and waits until every lease has ended, or until the deadline: then what is left is shut, which the holders
+    /// learn from [`Lease::closed`]. How many leases were still out.
     ///
     /// Cancel safe: the set stays closed.
     pub async fn drain(&self, deadline: impl Into<tokio::time::Instant>) -> usize {

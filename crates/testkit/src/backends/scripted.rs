@@ -549,8 +549,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_known_how_connections_have_ended() {
         let script = Scripted::new();
-        let (one, two, three) =
-            (connect(&script, 1).await, connect(&script, 2).await, connect(&script, 3).await);
+        let (one, two, three) = (connect(&script, 1).await, connect(&script, 2).await, connect(&script, 3).await);
         script.shut(&one);
         assert!(one.is_shut() && !two.is_shut());
         assert_eq!(script.ends(), Ends { shut: 1, ..Ends::default() });
