@@ -186,6 +186,25 @@ fn replacing_all_goes_one_by_one() {
 }
 
 #[test]
+fn what_others_ask_for_meanwhile_takes_the_room_of_what_goes() {
+    let mut stage = Stage::new(eager(3, 3));
+    let old = [(1, 1), (2, 1), (3, 1)];
+    stage.ranked(&old);
+    accept_all(&mut stage);
+    let new = [(4, 0), (5, 0), (6, 0)];
+    stage.ranked(&[old, new].concat());
+    assert_eq!((stage.up(), stage.dials.len()), (3, 1));
+    for number in 4..=6 {
+        stage.wait(to(number));
+    }
+    assert_eq!((stage.up(), stage.dials.len()), (3, 3), "two of them on demand");
+    stage.ranked(&[&old[..], &new, &[(7, 2)]].concat());
+    assert_eq!((stage.up(), stage.dials.len()), (1, 3), "the plan makes them its own, within its bounds");
+    accept_all(&mut stage);
+    assert_eq!(kept(&stage), [4, 5, 6]);
+}
+
+#[test]
 fn a_dead_backend_is_replaced_watched_and_welcomed_back() {
     let mut stage = Stage::new(eager(1, 2));
     stage.ranked(&[(1, 0), (2, 1)]);
@@ -230,12 +249,12 @@ fn what_ends_is_dialled_again() {
 
 #[test]
 fn what_is_asked_for_by_name_beside_the_plan_is_left_to_the_detector() {
-    let mut stage = Stage::new(eager(1, 1));
-    stage.ranked(&[(1, 0), (2, 1)]);
-    let planned = stage.accept(1);
-    let asked = stage.connect(to(2));
-    assert_eq!((kept(&stage), stage.is_draining(asked)), (vec![1], false));
-    assert_eq!(stage.take(to(2)), asked);
+    let mut stage = Stage::knowing(eager(1, 1), &[1, 2]);
+    let first = stage.dialling()[0];
+    let planned = stage.accept(first);
+    let asked = stage.connect(to(3 - first));
+    assert_eq!((kept(&stage), stage.is_draining(asked)), (vec![first], false));
+    assert_eq!(stage.take(to(3 - first)), asked);
     (0..3).for_each(|_| assert_eq!(stage.take(Want::any()), planned, "any lease is of what is kept, if there is one"));
     stage.release(asked);
     stage.release(asked);

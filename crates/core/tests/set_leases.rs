@@ -74,6 +74,17 @@ fn once_its_back_off_is_over_the_next_lease_dials_at_once() {
 }
 
 #[test]
+fn a_dead_backend_is_given_the_longest_timeout() {
+    let patient = policy(2).max_timeout(ms(8_000));
+    let mut stage = Stage::knowing(Options { recovery: patient.into(), ..lazy() }, &[1]);
+    stage.wait(to(1));
+    stage.kill(1);
+    stage.pass(ms(1_000));
+    stage.wait(to(1));
+    assert_eq!(stage.timeouts, [ms(1_000), ms(2_000), ms(8_000)]);
+}
+
+#[test]
 fn a_foreign_backend_is_dialled_on_demand_and_forgotten_after_its_release() {
     let mut stage = Stage::knowing(lazy(), &[1]);
     let bare = stage.machine.footprint();
@@ -116,10 +127,12 @@ fn the_failures_of_a_foreign_backend_are_remembered_for_their_back_off() {
 fn a_foreign_backend_that_becomes_known_serves_those_who_wait_for_any() {
     let mut stage = Stage::new(lazy());
     let id = stage.connect(to(1));
+    stage.backends(&[2]);
     let waiter = stage.wait(Want::any());
-    stage.backends(&[1]);
-    assert_eq!(stage.granted(waiter), Some(id));
-    assert_eq!((stage.dialled, stage.take(Want::any())), (1, id));
+    assert_eq!(stage.dialling(), [2]);
+    stage.backends(&[1, 2]);
+    assert_eq!((stage.granted(waiter), stage.dials.len()), (Some(id), 0), "and nobody wants the other any more");
+    assert_eq!((stage.dialled, stage.take(Want::any())), (2, id));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Dials: one for each place at a time, tried again as the recovery policy says.
 
+use super::anyone::patience;
 use super::places::{Connection, Dial, Entry, Place, Taking, What};
 use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
 use crate::idle::Idleness;
@@ -47,7 +48,6 @@ impl Machine {
             self.deliver(waiter, id);
         }
         self.serve_any(now);
-        self.abort_unneeded(now);
         self.start_looking(now);
         self.give_turns(now, backend);
         self.replan(now);
@@ -120,64 +120,6 @@ impl Machine {
         }
     }
 
-    /// Dials for those who take any backend: the most preferred that is not being tried, if no fresh attempt is under way.
-    pub(super) fn dial_for_any(&mut self, now: Instant) {
-        if self.any.is_empty() {
-            return;
-        }
-        let dials = |id: &u32| self.records[id].places.iter().map(|place| &place.dial);
-        let fresh = |dial: &Dial| matches!(dial, Dial::Connecting { doubted: false, .. });
-        if self.order.iter().any(|id| dials(id).any(fresh)) {
-            return;
-        }
-        let tried_now = |dial: &Dial| matches!(dial, Dial::Connecting { .. } | Dial::Held { .. });
-        let hopeless = |id: &u32| {
-            let record = &self.records[id];
-            let no_use = record.failed_in == self.wave || record.must_wait(now);
-            record.dead && no_use && !dials(id).any(tried_now)
-        };
-        if !self.order.is_empty() && self.order.iter().all(hopeless) {
-            let refusal = self.failure();
-            for waiter in std::mem::take(&mut self.any) {
-                self.refuse(waiter, refusal.clone());
-            }
-            self.abort_unneeded(now);
-            return;
-        }
-        // One that is watched, at long intervals, counts as untried: somebody waits now.
-        let untried = |id: &u32| {
-            let record = &self.records[id];
-            let rests = |dial: &Dial| match dial {
-                Dial::Nothing => true,
-                Dial::Backoff { .. } => !record.must_wait(now),
-                Dial::Held { .. } | Dial::Connecting { .. } => false,
-            };
-            record.failed_in != self.wave && dials(id).all(rests)
-        };
-        let mut untried: Vec<u32> = self.order.iter().copied().filter(untried).collect();
-        untried.sort_by_key(|id| {
-            let record = &self.records[id];
-            (record.dead, record.must_wait(now), record.backend.priority())
-        });
-        for next in untried {
-            let place = self.choose_place(next);
-            self.want_dial(now, next, place);
-            // One that must wait for its turn is no attempt: the next is tried as well.
-            if matches!(self.place(next, place).dial, Dial::Connecting { .. }) {
-                return;
-            }
-        }
-    }
-
-    /// A dial takes long.
-    pub(super) fn doubt(&mut self, now: Instant, id: ConnectionId) {
-        let Some((backend, place)) = self.dialled(id) else { return };
-        if let Dial::Connecting { doubted, .. } = &mut self.place(backend, place).dial {
-            *doubted = true;
-        }
-        self.serve_any(now);
-    }
-
     pub(super) fn back_off_over(&mut self, now: Instant, backend: u32, place: u32, stay: u64) {
         let Some(found) = self.records.get(&backend).and_then(|record| record.places.get(place as usize)) else {
             return;
@@ -214,7 +156,7 @@ impl Machine {
         self.options.recovery.for_connect(self.records[&backend].worked)
     }
 
-    fn dialled(&self, id: ConnectionId) -> Option<(u32, u32)> {
+    pub(super) fn dialled(&self, id: ConnectionId) -> Option<(u32, u32)> {
         match self.entries.get(id.index()) {
             Some(Entry { epoch, what: What::Dial { backend, place } }) if *epoch == id.epoch => {
                 Some((*backend, *place))
@@ -314,9 +256,4 @@ impl Machine {
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
         }
     }
-}
-
-/// How long a dial is waited for before another backend is tried beside it.
-fn patience(timeout: Duration) -> Duration {
-    (timeout / 4).max(Duration::from_millis(1))
 }

@@ -105,8 +105,9 @@ impl Machine {
         }
     }
 
-    /// Lets go of what the plan had wanted and does not want any more. As many stay as are to be replaced, or the last one
-    /// that works, if there is room; what somebody asked for is left to the detector.
+    /// Lets go of what the plan had wanted and does not want any more. As many stay as are to be replaced, if there is room
+    /// for them; so does the last that works, since the plan wants a live one whenever there is any. What somebody asked
+    /// for is left to the detector.
     fn drop_unwanted(&mut self, now: Instant, maximum: usize) {
         let (mut taken, mut missing, mut works) = (0, 0, false);
         for id in &self.order {
@@ -119,7 +120,7 @@ impl Machine {
             }
         }
         let room = maximum.saturating_add(1) - taken;
-        let mut stay = missing.max(usize::from(!works)).min(room);
+        let mut stay = missing.min(room);
         let unwanted = |id: &u32| !self.records[id].wanted && self.records[id].places[0].planned;
         let unwanted: Vec<u32> = self.order.iter().copied().filter(unwanted).collect();
         for &id in &unwanted {

@@ -1,6 +1,6 @@
 //! Leases: who wants one, who waits for one, and who lets go.
 
-use super::places::{Dial, Record, Taking};
+use super::places::{Dial, Taking};
 use super::{Action, ConnectionId, Delivery, Machine, Refusal, State, Timer, WaiterId};
 use crate::backend::Backend;
 use crate::recovery::DAY;
@@ -120,24 +120,7 @@ impl Machine {
         Leased::Waiting(waiter)
     }
 
-    fn lease_any(&mut self, now: Instant, timeout: Duration) -> Leased {
-        if let Some(&(.., connection)) = self.open.first() {
-            self.grant(connection);
-            return Leased::Granted(connection);
-        }
-        if self.order.is_empty() && self.resolver_failed {
-            return Leased::Refused(Refusal::Failed { dead: 0, known: 0 });
-        }
-        if self.any.is_empty() {
-            self.wave += 1;
-        }
-        let waiter = self.wait(now, timeout, true);
-        self.any.insert(waiter);
-        self.serve_any(now);
-        Leased::Waiting(waiter)
-    }
-
-    fn wait(&mut self, now: Instant, timeout: Duration, takes_any: bool) -> WaiterId {
+    pub(super) fn wait(&mut self, now: Instant, timeout: Duration, takes_any: bool) -> WaiterId {
         let id = WaiterId(self.next_waiter);
         self.next_waiter += 1;
         self.waiters.insert(id, Waiter { place: None, timeout, takes_any, tried: Vec::new() });
@@ -145,59 +128,12 @@ impl Machine {
         id
     }
 
-    fn wait_at(&mut self, now: Instant, waiter: WaiterId, backend: u32, place: u32) {
+    pub(super) fn wait_at(&mut self, now: Instant, waiter: WaiterId, backend: u32, place: u32) {
         if let Some(found) = self.waiters.get_mut(&waiter) {
             found.place = Some((backend, place));
             self.place(backend, place).waiters.insert(waiter);
             self.want_dial(now, backend, place);
         }
-    }
-
-    /// Those who take any backend get what there is, or a dial.
-    pub(super) fn serve_any(&mut self, now: Instant) {
-        while let (Some(&waiter), Some(&(.., connection))) = (self.any.first(), self.open.first()) {
-            self.deliver(waiter, connection);
-        }
-        if self.options.per_backend == 0 {
-            self.place_any(now);
-        } else {
-            self.dial_for_any(now);
-        }
-    }
-
-    /// With a connection for each lease there is nothing to share: each gets a place at the backend that seems best.
-    fn place_any(&mut self, now: Instant) {
-        while let (Some(&waiter), Some(backend)) = (self.any.first(), self.best_backend(now, |_, _| true)) {
-            self.any.remove(&waiter);
-            let place = self.choose_place(backend);
-            self.wait_at(now, waiter, backend, place);
-        }
-    }
-
-    /// An attempt for one lease alone has failed: if it may be of any backend, and one fits that has not been tried for it,
-    /// the next is made there.
-    pub(super) fn go_elsewhere(&mut self, now: Instant, backend: u32, place: u32, fits: impl Fn(&Record) -> bool) {
-        let found = self.place(backend, place);
-        let Some(&waiter) = found.waiters.first().filter(|_| found.private) else { return };
-        let Some(who) = self.waiters.get_mut(&waiter).filter(|waiter| waiter.takes_any) else { return };
-        if !who.tried.contains(&backend) {
-            who.tried.push(backend);
-        }
-        let tried = &self.waiters[&waiter].tried;
-        if let Some(other) = self.best_backend(now, |id, record| !tried.contains(&id) && fits(record)) {
-            self.place(backend, place).waiters.remove(&waiter);
-            let place = self.choose_place(other);
-            self.wait_at(now, waiter, other, place);
-        }
-    }
-
-    /// The known backend to go to first: not dead, not waiting for its next attempt, most important, least used.
-    fn best_backend(&self, now: Instant, fits: impl Fn(u32, &Record) -> bool) -> Option<u32> {
-        let order = |id: &&u32| {
-            let record = &self.records[id];
-            (record.dead, record.must_wait(now), record.backend.priority(), record.alive)
-        };
-        self.order.iter().filter(|id| fits(**id, &self.records[id])).min_by_key(order).copied()
     }
 
     /// Counts a lease. It is in use from here on, before whoever asked has heard of it.

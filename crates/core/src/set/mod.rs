@@ -9,7 +9,7 @@
 //! the connection ends with the last of them or when their time is over.
 //!
 //! An eager set keeps connections to as many backends as its `target` says before anybody asks, by the same [`plan`]
-//! as a pool, and gives one up only when another works.
+//! as a pool, and gives one up only when another works. What somebody asks for beside that comes and goes as in any set.
 //!
 //! ```
 //! use carom_core::backend::Backend;
@@ -33,6 +33,7 @@
 //!
 //! [`plan`]: crate::plan::plan
 
+mod anyone;
 mod dials;
 mod keeping;
 mod leases;

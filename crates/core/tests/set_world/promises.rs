@@ -1,5 +1,6 @@
 //! What must hold, and the books it is held against.
 
+use super::callers::Caller;
 use super::setting::Setting;
 use super::{Moment, World, number};
 use carom_core::random::Random;
@@ -144,6 +145,7 @@ impl World {
         self.machine.check().unwrap_or_else(|problem| panic!("{problem}"));
         self.promise_waiters_are_told_by_their_deadline();
         self.promise_states_follow_the_diagram();
+        self.promise_somebody_wants_what_is_dialled();
         let snapshot = self.machine.snapshot();
         let leases: usize = self.books.links.values().map(|link| link.leases).sum();
         assert_eq!((snapshot.leases, snapshot.waiting), (leases, self.waiting.len()), "leases, waiters");
@@ -230,6 +232,21 @@ impl World {
         if options.per_backend == 1 {
             let rests = self.books.rests.get(&server);
             assert!(rests.is_none_or(|until| *until <= self.clock), "dialled before {rests:?}");
+        }
+    }
+
+    fn promise_somebody_wants_what_is_dialled(&self) {
+        if self.setting.options.eager {
+            return;
+        }
+        let dialling = self.machine.snapshot().dialling;
+        assert!(dialling == 0 || !self.waiting.is_empty(), "{dialling} dials for nobody");
+        for link in self.books.links.values().filter(|link| link.stage == Stage::Dialling) {
+            let wants = |caller: &Caller| match &caller.want.backend {
+                Some(backend) => number(backend) == link.server,
+                None => self.books.known.contains(&link.server),
+            };
+            assert!(self.waiting.values().any(wants), "nobody wants it: {link:?}");
         }
     }
 
