@@ -255,7 +255,7 @@ fn what_is_asked_for_by_name_beside_the_plan_is_left_to_the_detector() {
     let asked = stage.connect(to(3 - first));
     assert_eq!((kept(&stage), stage.is_draining(asked)), (vec![first], false));
     assert_eq!(stage.take(to(3 - first)), asked);
-    (0..3).for_each(|_| assert_eq!(stage.take(Want::any()), planned, "any lease is of what is kept, if there is one"));
+    (0..5).for_each(|_| assert_eq!(stage.take(Want::any()), planned, "any lease is of what is kept, if there is one"));
     stage.release(asked);
     stage.release(asked);
     stage.pass(ms(9_999));
