@@ -6,7 +6,7 @@
 use crate::connect::Connect;
 use crate::set::shared::{Cell, Shared, Standing};
 use crate::set::{Lease, LeaseOptions, Leasing};
-use crate::{Backend, LeaseError, Share};
+use crate::{Backend, LeaseError, Policy, Share};
 use carom_core::set::{Action, ConnectionId, Machine, Options, State};
 use shuttle::future::block_on;
 use shuttle::sync::Mutex;
@@ -75,6 +75,8 @@ impl World {
             max_idle: Some(INTERVAL),
             idle_interval: Some(INTERVAL),
             lease_timeout: 1000 * INTERVAL,
+            // What dies young is replaced at once: nobody moves the clock on for a delay.
+            recovery: Policy::default().delay(Duration::ZERO).into(),
             ..Options::default()
         };
         let mut machine = Machine::new(options, 7, start).unwrap();
