@@ -104,12 +104,14 @@ impl<S: Share> Set<S> {
     /// Cancel safe: dropping the future leaves nothing behind; a dial that nobody else waits for is given up.
     ///
     /// # Errors
-    /// [`LeaseError`] says why, with the last real error as its source.
+    /// [`LeaseError`] says why, with the last real error as its source. When every known backend is dead and none may be tried
+    /// again yet, at once.
     pub fn lease(&self) -> Leasing<'_, S> {
         self.lease_with(LeaseOptions::default())
     }
 
-    /// A lease of a connection to this backend, which the resolver need not know. See [`Set::lease`].
+    /// A lease of a connection to this backend, which the resolver need not know. See [`Set::lease`]; if the backend may not be
+    /// tried again yet, it waits until it may.
     pub fn lease_to(&self, backend: &Backend) -> Leasing<'_, S> {
         self.lease_with(LeaseOptions::default().backend(backend.clone()))
     }
