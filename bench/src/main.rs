@@ -1,5 +1,5 @@
-//! Measures carom side by side with other pools: what a claim costs, what overload and faults do, and what planning and
-//! idle connections cost.
+//! Measures carom side by side with other pools: what a claim and a lease cost, what overload and faults do, and what
+//! planning and idle connections cost.
 
 mod args;
 mod bars;
@@ -13,6 +13,7 @@ mod peers;
 mod planning;
 mod report;
 mod rounds;
+mod set;
 mod waits;
 
 use args::{Args, USAGE};
@@ -45,6 +46,7 @@ impl Extent {
 const PARTS: &[Part] = &[
     Part { name: "claims", run: |extent| claims(&extent.effort) },
     Part { name: "options", run: |extent| options::report(&extent.effort.fewer_rounds()) },
+    Part { name: "set", run: |extent| set::report(&extent.effort.fewer_rounds()) },
     Part { name: "overload", run: |extent| overload::report(&extent.load) },
     Part { name: "hazards", run: |_| hazards::report() },
     Part { name: "planning", run: |_| planning::report() },

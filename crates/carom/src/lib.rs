@@ -33,6 +33,8 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A [`Set`] shares connections, many users on each, for protocols that multiplex: [`set`] shows one.
+//!
 //! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
 //! this crate drives it on tokio.
 
@@ -58,12 +60,15 @@ pub mod moving {}
 pub mod pool;
 pub mod resolver;
 mod seed;
+pub mod set;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
 
 #[cfg(all(test, carom_shuttle))]
 mod interleavings;
+#[cfg(all(test, carom_shuttle))]
+mod interleavings_of_sets;
 #[cfg(not(carom_shuttle))]
 mod sync;
 #[cfg(carom_shuttle)]
@@ -77,3 +82,4 @@ pub use carom_core::recovery::{Policy, Recovery};
 pub use connect::{Connect, connect_fn};
 pub use pool::{BuildError, Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
+pub use set::{Lease, LeaseError, Set, Share};

@@ -39,6 +39,7 @@ pub mod pool;
 pub mod random;
 pub mod recovery;
 pub mod resolver;
+pub mod set;
 pub mod slot;
 mod timers;
 pub mod waiters;

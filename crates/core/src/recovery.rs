@@ -151,6 +151,12 @@ impl Policy {
         base.mul_f64(1.0 + random.fraction() * self.spread)
     }
 
+    /// The delay after so many failures in a row, left to chance by `spread`.
+    pub(crate) fn delay_after(&self, failures: u32, random: &mut Random) -> Duration {
+        let doubled = self.delay.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
+        random.around(doubled.min(self.max_delay.unwrap_or(DAY)), self.spread)
+    }
+
     /// The longest delay between attempts.
     pub(crate) fn longest_delay(&self) -> Duration {
         self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay))

@@ -42,7 +42,7 @@ impl<T: Ord + Copy> Timers<T> {
         self.heap.pop().map(|Reverse((_, what))| what)
     }
 
-    #[cfg(test)]
+    /// How many entries there are, stale ones included.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }

@@ -7,4 +7,4 @@ mod echo;
 mod scripted;
 
 pub use echo::{EchoServer, Mode};
-pub use scripted::{Behaviour, Connection, OnCheck, OnClose, OnConnect, ScriptError, Scripted};
+pub use scripted::{Behaviour, Connection, Ends, OnCheck, OnClose, OnConnect, ScriptError, Scripted};

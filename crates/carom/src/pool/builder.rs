@@ -6,7 +6,8 @@ use super::error::BuildError;
 use super::shared::Shared;
 use crate::clock;
 use crate::connect::Connect;
-use crate::resolver::{Fixed, Publisher, Resolve};
+use crate::resolver::Resolve;
+use crate::resolver::source::Source;
 use crate::seed::seed;
 use carom_core::backend::Backend;
 use carom_core::ejection::Ejection;
@@ -14,26 +15,17 @@ use carom_core::pick::Pick;
 use carom_core::pool::{Machine, Options, OptionsError};
 use carom_core::recovery::Recovery;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Resolving = Box<dyn FnOnce(Publisher) -> Running + Send>;
-type MakeResolving = Box<dyn FnOnce(&Recovery) -> Result<Resolving, BuildError> + Send>;
 
 /// Builds a [`Pool`]; made by [`Pool::builder`]. Every option has a default; [`build`](Builder::build) refuses what makes
 /// no sense.
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder<C> {
     connector: C,
-    /// Makes the resolver, once it is known how patiently it shall ask.
-    resolver: Option<MakeResolving>,
-    /// Known before the resolver says so.
-    fixed: Vec<Backend>,
+    source: Source,
     name: Option<Arc<str>>,
-    default_name: Arc<str>,
     claim_timeout: Duration,
     runtime: Option<Handle>,
     options: Options,
@@ -43,10 +35,8 @@ impl<C: Connect> Builder<C> {
     pub(super) fn new(connector: C) -> Builder<C> {
         Builder {
             connector,
-            resolver: None,
-            fixed: Vec::new(),
+            source: Source::default(),
             name: None,
-            default_name: "pool".into(),
             claim_timeout: Duration::from_secs(30),
             runtime: None,
             options: Options::default(),
@@ -54,37 +44,17 @@ impl<C: Connect> Builder<C> {
     }
 
     /// These backends and no others. Takes socket addresses, or [`Backend`]s with names.
-    pub fn backends(mut self, backends: impl IntoIterator<Item = impl Into<Backend>>) -> Builder<C> {
-        let fixed = Fixed::new(backends);
-        let title = |backend: &Backend| backend.own_name().map_or_else(|| backend.to_string(), str::to_owned);
-        self.default_name = match fixed.backends() {
-            [] => "pool".into(),
-            [one] => title(one).into(),
-            [first, others @ ..] => format!("{} and {} more", title(first), others.len()).into(),
-        };
-        let known = fixed.backends().to_vec();
-        let mut builder = self.resolver(fixed);
-        builder.fixed = known;
-        builder
+    pub fn backends(self, backends: impl IntoIterator<Item = impl Into<Backend>>) -> Builder<C> {
+        self.source(Source::fixed(backends))
     }
 
     /// Whoever this resolver says serves. It runs on the pool's runtime and ends with the pool.
-    pub fn resolver(mut self, resolver: impl Resolve) -> Builder<C> {
-        self.resolver = Some(Box::new(move |_| Ok(resolving(resolver))));
-        self.fixed = Vec::new();
-        self
+    pub fn resolver(self, resolver: impl Resolve) -> Builder<C> {
+        self.source(Source::resolver(resolver))
     }
 
-    /// As [`resolver`](Builder::resolver), made when everything else is known.
-    #[allow(dead_code)] // for DNS alone
-    pub(crate) fn resolver_from<R: Resolve>(
-        mut self,
-        name: String,
-        make: impl FnOnce(&Recovery) -> Result<R, BuildError> + Send + 'static,
-    ) -> Builder<C> {
-        self.resolver = Some(Box::new(move |recovery| make(recovery).map(resolving)));
-        self.fixed = Vec::new();
-        self.default_name = name.into();
+    pub(crate) fn source(mut self, source: Source) -> Builder<C> {
+        self.source = source;
         self
     }
 
@@ -226,25 +196,20 @@ impl<C: Connect> Builder<C> {
         }
         let options = Options { resets: C::RESETS, ..self.options };
         let mut machine = Machine::new(options, seed(), clock::now())?;
-        if !self.fixed.is_empty() {
-            machine.handle_backends(clock::now(), &self.fixed);
+        let name = self.name.or_else(|| self.source.name.clone()).unwrap_or_else(|| "pool".into());
+        if !self.source.fixed.is_empty() {
+            machine.handle_backends(clock::now(), &self.source.fixed);
         }
-        let make = self.resolver.ok_or(BuildError::NoResolver)?;
-        let resolve = make(&machine.options().recovery)?;
+        let resolver = self.source.prepare(&machine.options().recovery)?;
         let runtime = match self.runtime {
             Some(runtime) => runtime,
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
         };
-        let shared = Arc::new(Shared::new(self.name.unwrap_or(self.default_name), self.connector, machine));
-        let (publisher, resolution) = Publisher::new();
-        let resolving = runtime.spawn(resolve(publisher)).abort_handle();
+        let shared = Arc::new(Shared::new(name, self.connector, machine));
+        let (resolution, resolving) = resolver.start(&runtime);
         runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run());
         Ok(Pool::new(shared, self.claim_timeout, runtime))
     }
-}
-
-fn resolving(resolver: impl Resolve) -> Resolving {
-    Box::new(move |publisher| Box::pin(resolver.run(publisher)))
 }
 
 impl<C> fmt::Debug for Builder<C> {

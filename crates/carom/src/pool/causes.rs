@@ -37,7 +37,7 @@ struct Failure {
 
 /// What was replaced; to be dropped outside the lock.
 #[must_use = "to be dropped when the lock has been let go"]
-pub(crate) struct Outdated(#[allow(dead_code, reason = "only dropped")] Vec<Reason>);
+pub(crate) struct Outdated(Vec<Reason>);
 
 impl Causes {
     pub(crate) fn failed(&mut self, backend: Arc<Backend>, failing: Failing, error: Reason) -> Outdated {
@@ -56,14 +56,37 @@ impl Causes {
         let before = std::mem::replace(&mut self.resolver, trouble);
         let Some(known) = known else { return outdated(before) };
         let known: BTreeSet<&Backend> = known.iter().collect();
-        let gone: Vec<Backend> = self.backends.keys().filter(|backend| !known.contains(backend)).cloned().collect();
-        let gone = gone.iter().filter_map(|backend| self.backends.remove(backend)).map(|failure| failure.error);
-        outdated(gone.chain(before))
+        let mut gone = self.keep(|backend| known.contains(backend));
+        gone.0.extend(before);
+        gone
+    }
+
+    /// That of one backend.
+    pub(crate) fn of(&self, backend: &Backend) -> Option<Cause> {
+        let Failure { backend, error, .. } = self.backends.get(backend)?;
+        Some(Cause::Connect { backend: Arc::clone(backend), error: Arc::clone(error) })
+    }
+
+    /// How many backends have said something.
+    pub(crate) fn len(&self) -> usize {
+        self.backends.len()
+    }
+
+    /// Forgets all backends but these.
+    pub(crate) fn keep(&mut self, kept: impl Fn(&Backend) -> bool) -> Outdated {
+        let gone: Vec<Backend> = self.backends.keys().filter(|backend| !kept(backend)).cloned().collect();
+        outdated(gone.iter().filter_map(|backend| self.backends.remove(backend)).map(|failure| failure.error))
     }
 
     /// The latest of them; the resolver's when nobody else has anything to say, or when nobody is known.
     pub(crate) fn latest(&self) -> Option<Cause> {
-        let latest = self.backends.values().max_by_key(|failure| failure.number);
+        self.latest_of(|_| true)
+    }
+
+    /// The latest of some backends; the resolver's when none of them has anything to say.
+    pub(crate) fn latest_of(&self, counts: impl Fn(&Backend) -> bool) -> Option<Cause> {
+        let counting = self.backends.values().filter(|failure| counts(&failure.backend));
+        let latest = counting.max_by_key(|failure| failure.number);
         match (latest, &self.resolver) {
             (Some(Failure { backend, failing, error, .. }), _) => {
                 let (backend, error) = (Arc::clone(backend), Arc::clone(error));

@@ -141,7 +141,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    fn error(&self) -> &(dyn Error + 'static) {
+    pub(crate) fn error(&self) -> &(dyn Error + 'static) {
         match self {
             Cause::Connect { error, .. }
             | Cause::Check { error, .. }

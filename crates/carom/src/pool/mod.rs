@@ -26,12 +26,12 @@
 //! ```
 
 mod builder;
-mod causes;
+pub(crate) mod causes;
 mod claim;
 mod claiming;
 mod driver;
 mod error;
-mod quiet;
+pub(crate) mod quiet;
 pub(crate) mod shared;
 
 pub use builder::Builder;

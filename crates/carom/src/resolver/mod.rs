@@ -47,6 +47,7 @@ mod key;
 mod name;
 mod publisher;
 mod remembered;
+pub(crate) mod source;
 
 pub use carom_core::resolver::{Detail, Via};
 pub use changes::{Change, Changes};

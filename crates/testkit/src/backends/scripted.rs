@@ -24,6 +24,7 @@
 //! ```
 
 use carom::Backend;
+use carom::Share;
 use carom::connect::Connect;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -168,6 +169,11 @@ impl Scripted {
         self.shared.lock().node(address).closes_started
     }
 
+    /// How the connections that are not open any more have ended, as somebody who shares them must see to.
+    pub fn ends(&self) -> Ends {
+        self.shared.lock().ends
+    }
+
     /// Ends all connections to this address from the far side: `closed()` resolves, `is_open` says no. They count as open
     /// until this side lets go of them.
     pub fn kill_all(&self, address: SocketAddr) {
@@ -253,6 +259,35 @@ impl Connect for Scripted {
     }
 }
 
+impl Share for Scripted {
+    fn shut(&self, connection: &Connection) {
+        let first = {
+            let mut state = self.shared.lock();
+            let State { open, ends, .. } = &mut *state;
+            let first = open.get_mut(&connection.id).is_some_and(|entry| !std::mem::replace(&mut entry.shut, true));
+            ends.shut += usize::from(first);
+            ends.shut_again += usize::from(!first);
+            first
+        };
+        if first {
+            self.shared.changes.send_replace(());
+        }
+    }
+}
+
+/// How connections have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Shut, and perhaps still held by somebody.
+    pub shut: usize,
+    /// Shut more than once: how often too many.
+    pub shut_again: usize,
+    /// Let go of after the far side had ended them, and not shut.
+    pub killed: usize,
+    /// Let go of although they were neither shut nor killed; a pool does that.
+    pub dropped: usize,
+}
+
 /// A connection of [`Scripted`]. Its drop ends it.
 pub struct Connection {
     id: u64,
@@ -278,6 +313,11 @@ impl Connection {
         killed.send_replace(true);
     }
 
+    /// Whether it was shut.
+    pub fn is_shut(&self) -> bool {
+        self.shared.lock().open.get(&self.id).is_some_and(|entry| entry.shut)
+    }
+
     fn is_killed(&self) -> bool {
         *self.killed.borrow()
     }
@@ -288,7 +328,7 @@ impl Connection {
             let mut state = shared.lock();
             state.opened += 1;
             let id = state.opened as u64;
-            state.open.insert(id, Entry { address: backend.socket_addr(), killed });
+            state.open.insert(id, Entry { address: backend.socket_addr(), killed, shut: false });
             state.peak = state.peak.max(state.open.len());
             id
         };
@@ -299,7 +339,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let entry = self.shared.lock().open.remove(&self.id);
+        let entry = self.shared.let_go(self.id);
         self.shared.changes.send_replace(());
         // A second panic while the first unwinds would abort the test before it can say what went wrong.
         if entry.is_none() && !std::thread::panicking() {
@@ -338,6 +378,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn let_go(&self, id: u64) -> Option<Entry> {
+        let mut state = self.lock();
+        let entry = state.open.remove(&id)?;
+        match (entry.shut, *entry.killed.borrow()) {
+            (true, _) => {}
+            (false, true) => state.ends.killed += 1,
+            (false, false) => state.ends.dropped += 1,
+        }
+        Some(entry)
+    }
+
     /// Counts the start of an operation and returns how it is to go.
     fn start<B>(&self, backend: &Backend, count: impl FnOnce(&mut Node) -> B) -> B {
         let behaviour = count(self.lock().node(backend.socket_addr()));
@@ -352,6 +403,7 @@ struct State {
     open: BTreeMap<u64, Entry>,
     opened: usize,
     peak: usize,
+    ends: Ends,
 }
 
 impl State {
@@ -364,6 +416,7 @@ impl State {
 struct Entry {
     address: SocketAddr,
     killed: watch::Sender<bool>,
+    shut: bool,
 }
 
 #[derive(Debug)]
@@ -491,6 +544,19 @@ mod tests {
         });
         assert!(closing.await.unwrap_err().is_panic());
         assert_eq!(script.open_total(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_known_how_connections_have_ended() {
+        let script = Scripted::new();
+        let (one, two, three) = (connect(&script, 1).await, connect(&script, 2).await, connect(&script, 3).await);
+        script.shut(&one);
+        assert!(one.is_shut() && !two.is_shut());
+        assert_eq!(script.ends(), Ends { shut: 1, ..Ends::default() });
+        two.kill();
+        script.shut(&one);
+        drop((one, two, three));
+        assert_eq!(script.ends(), Ends { shut: 1, shut_again: 1, killed: 1, dropped: 1 });
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,0 +1,238 @@
+//! The lease: what keeps a connection in use, and the future that brings one.
+
+use super::Share;
+use super::error::LeaseError;
+use super::shared::{Cell, Collected, Shared, Standing};
+use crate::clock;
+use carom_core::backend::Backend;
+use carom_core::set::{ConnectionId, Leased, WaiterId, Want};
+use std::fmt;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// What a lease is of, beyond the defaults; for [`Set::lease_with`](super::Set::lease_with).
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct LeaseOptions {
+    backend: Option<Backend>,
+    place: Option<usize>,
+    role: Option<Arc<str>>,
+    timeout: Option<Duration>,
+}
+
+impl LeaseOptions {
+    /// This backend, which the resolver need not know. Default: any that it knows.
+    pub fn backend(mut self, backend: Backend) -> LeaseOptions {
+        self.backend = Some(backend);
+        self
+    }
+
+    /// Which of the backend's connections, as [`Lease::place`] said: for a user that must come back to the one it had. Default:
+    /// the one with the fewest leases.
+    pub fn place(mut self, place: usize) -> LeaseOptions {
+        self.place = Some(place);
+        self
+    }
+
+    /// What the lease is for (`producer`, `consumer`, ...), shown in snapshots. Default: nothing.
+    pub fn role(mut self, role: impl Into<Arc<str>>) -> LeaseOptions {
+        self.role = Some(role.into());
+        self
+    }
+
+    /// How long it may take to connect. Default: the set's `lease_timeout`.
+    pub fn timeout(mut self, timeout: Duration) -> LeaseOptions {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+/// A lease under way; see [`Set::lease`](super::Set::lease).
+#[must_use = "a lease does nothing until it is awaited"]
+pub struct Leasing<'set, S: Share> {
+    shared: &'set Arc<Shared<S>>,
+    options: LeaseOptions,
+    progress: Progress,
+}
+
+enum Progress {
+    New,
+    Waiting { waiter: WaiterId, since: Instant },
+    Over,
+}
+
+impl<'set, S: Share> Leasing<'set, S> {
+    pub(crate) fn new(shared: &'set Arc<Shared<S>>, options: LeaseOptions) -> Leasing<'set, S> {
+        Leasing { shared, options, progress: Progress::New }
+    }
+
+    fn begin(&mut self, context: &Context<'_>) -> Poll<Result<Lease<S>, LeaseError>> {
+        let now = clock::now();
+        let LeaseOptions { backend, place, timeout, .. } = &self.options;
+        let want = Want { backend: backend.clone(), place: *place, timeout: *timeout };
+        let role = self.options.role.clone();
+        let begun = self.shared.step(|table| match table.machine.lease(now, want) {
+            Leased::Granted(connection) => {
+                table.count_role(connection, role.as_ref(), 1);
+                Begun::Granted(table.cell(connection))
+            }
+            Leased::Waiting(waiter) => {
+                table.wait(waiter, context.waker().clone(), role.clone());
+                Begun::Waiting(waiter)
+            }
+            Leased::Refused(refusal) => {
+                let (wanted, waited) = (backend.as_ref(), Duration::ZERO);
+                Begun::Refused(table.explain(&refusal, wanted, waited, &self.shared.name))
+            }
+        });
+        self.progress = Progress::Over;
+        match begun {
+            Begun::Granted(Some(cell)) => Poll::Ready(Ok(Lease::new(self.shared, cell, role))),
+            Begun::Granted(None) => Poll::Ready(Err(LeaseError::closed(&self.shared.name))),
+            Begun::Refused(error) => Poll::Ready(Err(error)),
+            Begun::Waiting(waiter) => {
+                self.progress = Progress::Waiting { waiter, since: now };
+                Poll::Pending
+            }
+        }
+    }
+
+    fn collect(
+        &mut self,
+        waiter: WaiterId,
+        since: Instant,
+        context: &Context<'_>,
+    ) -> Poll<Result<Lease<S>, LeaseError>> {
+        let collected = self.shared.lock().collect(waiter, context.waker());
+        match collected {
+            Collected::Nothing(_) => Poll::Pending,
+            Collected::Granted(cell) => {
+                self.progress = Progress::Over;
+                Poll::Ready(Ok(Lease::new(self.shared, cell, self.options.role.clone())))
+            }
+            Collected::Refused(refusal) => {
+                self.progress = Progress::Over;
+                let waited = clock::now().saturating_duration_since(since);
+                let (wanted, name) = (self.options.backend.as_ref(), &self.shared.name);
+                Poll::Ready(Err(self.shared.lock().explain(&refusal, wanted, waited, name)))
+            }
+        }
+    }
+}
+
+enum Begun<S: Share> {
+    Granted(Option<Arc<Cell<S>>>),
+    Waiting(WaiterId),
+    Refused(LeaseError),
+}
+
+impl<S: Share> Future for Leasing<'_, S> {
+    type Output = Result<Lease<S>, LeaseError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.progress {
+            Progress::New => self.begin(context),
+            Progress::Waiting { waiter, since } => self.collect(waiter, since, context),
+            Progress::Over => panic!("a lease was polled after it had ended"),
+        }
+    }
+}
+
+impl<S: Share> Drop for Leasing<'_, S> {
+    fn drop(&mut self) {
+        let Progress::Waiting { waiter, .. } = self.progress else { return };
+        let (granted, _waker) = self.shared.step(|table| table.withdraw(clock::now(), waiter));
+        if let Some(cell) = granted {
+            drop(Lease::new(self.shared, cell, self.options.role.take()));
+        }
+    }
+}
+
+/// A share of a connection, which stays in use as long as somebody has one. Dropping it lets go.
+pub struct Lease<S: Share> {
+    shared: Arc<Shared<S>>,
+    cell: Arc<Cell<S>>,
+    role: Option<Arc<str>>,
+}
+
+impl<S: Share> Lease<S> {
+    fn new(shared: &Arc<Shared<S>>, cell: Arc<Cell<S>>, role: Option<Arc<str>>) -> Lease<S> {
+        Lease { shared: Arc::clone(shared), cell, role }
+    }
+
+    /// The connection.
+    pub fn connection(&self) -> &S::Connection {
+        &self.cell.connection
+    }
+
+    /// Where it leads.
+    pub fn backend(&self) -> &Backend {
+        &self.cell.backend
+    }
+
+    /// Which of the backend's connections it is; with [`LeaseOptions::place`] a later lease goes to the same.
+    pub fn place(&self) -> usize {
+        self.cell.place.get().copied().unwrap_or(0)
+    }
+
+    /// What it is for, if it was said.
+    pub fn role(&self) -> Option<&str> {
+        self.role.as_deref()
+    }
+
+    /// The connection's name within the set; leases with the same name share a connection.
+    pub fn id(&self) -> ConnectionId {
+        self.cell.id
+    }
+
+    /// Resolves when the connection is on its way out, because its backend is gone or not wanted any more: time to finish and
+    /// to lease another. Also when it has closed. Independent of the lease; cancelling is harmless.
+    pub fn draining(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.reaches(Standing::Draining)
+    }
+
+    /// Resolves when the connection has ended. Independent of the lease; cancelling is harmless.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.reaches(Standing::Closed)
+    }
+
+    /// Whether the connection has ended, as far as is known.
+    pub fn is_closed(&self) -> bool {
+        *self.cell.standing.borrow() == Standing::Closed
+    }
+
+    fn reaches(&self, wanted: Standing) -> impl Future<Output = ()> + Send + 'static {
+        let mut standing = self.cell.standing.subscribe();
+        async move {
+            // It fails when the last holder is gone: the connection has ended then.
+            let _ = standing.wait_for(|standing| *standing >= wanted).await;
+        }
+    }
+}
+
+impl<S: Share> Deref for Lease<S> {
+    type Target = S::Connection;
+
+    fn deref(&self) -> &S::Connection {
+        &self.cell.connection
+    }
+}
+
+impl<S: Share> Drop for Lease<S> {
+    fn drop(&mut self) {
+        let (id, role) = (self.cell.id, self.role.as_ref());
+        self.shared.step(|table| {
+            table.count_role(id, role, -1);
+            table.machine.release(clock::now(), id);
+        });
+    }
+}
+
+impl<S: Share> fmt::Debug for Lease<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("backend", &self.cell.backend).field("role", &self.role).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! Leases of any backend: who serves them, who is dialled for them, and who is tried next.
+//!
+//! The most preferred backend is dialled first, and the next when it fails or takes long, until one works or all are dead.
+
+use super::leases::Leased;
+use super::places::{Dial, Record};
+use super::{ConnectionId, Machine, Refusal};
+use std::time::{Duration, Instant};
+
+impl Machine {
+    pub(super) fn lease_any(&mut self, now: Instant, timeout: Duration) -> Leased {
+        if let Some(&(.., connection)) = self.open.first() {
+            self.grant(connection);
+            return Leased::Granted(connection);
+        }
+        if self.order.is_empty() && self.resolver_failed {
+            return Leased::Refused(Refusal::Failed { dead: 0, known: 0 });
+        }
+        if self.any.is_empty() {
+            self.wave += 1;
+        }
+        let waiter = self.wait(now, timeout, true);
+        self.any.insert(waiter);
+        self.serve_any(now);
+        Leased::Waiting(waiter)
+    }
+
+    /// Those who take any backend get what there is, or a dial.
+    pub(super) fn serve_any(&mut self, now: Instant) {
+        while let (Some(&waiter), Some(&(.., connection))) = (self.any.first(), self.open.first()) {
+            self.deliver(waiter, connection);
+            self.abort_unneeded(now);
+        }
+        if self.options.per_backend == 0 {
+            self.place_any(now);
+        } else {
+            self.dial_for_any(now);
+        }
+    }
+
+    /// With a connection for each lease there is nothing to share: each gets a place at the backend that seems best.
+    fn place_any(&mut self, now: Instant) {
+        while let (Some(&waiter), Some(backend)) = (self.any.first(), self.best_backend(now, |_, _| true)) {
+            self.any.remove(&waiter);
+            let place = self.choose_place(backend);
+            self.wait_at(now, waiter, backend, place);
+        }
+    }
+
+    /// An attempt for one lease alone has failed: if it may be of any backend, and one fits that has not been tried for it,
+    /// the next is made there.
+    pub(super) fn go_elsewhere(&mut self, now: Instant, backend: u32, place: u32, fits: impl Fn(&Record) -> bool) {
+        let found = self.place(backend, place);
+        let Some(&waiter) = found.waiters.first().filter(|_| found.private) else { return };
+        let Some(who) = self.waiters.get_mut(&waiter).filter(|waiter| waiter.takes_any) else { return };
+        if !who.tried.contains(&backend) {
+            who.tried.push(backend);
+        }
+        let tried = &self.waiters[&waiter].tried;
+        if let Some(other) = self.best_backend(now, |id, record| !tried.contains(&id) && fits(record)) {
+            self.place(backend, place).waiters.remove(&waiter);
+            let place = self.choose_place(other);
+            self.wait_at(now, waiter, other, place);
+        }
+    }
+
+    /// The known backend to go to first: not dead, not waiting for its next attempt, most important, least used.
+    fn best_backend(&self, now: Instant, fits: impl Fn(u32, &Record) -> bool) -> Option<u32> {
+        let order = |id: &&u32| {
+            let record = &self.records[id];
+            (record.dead, record.must_wait(now), record.backend.priority(), record.alive)
+        };
+        self.order.iter().filter(|id| fits(**id, &self.records[id])).min_by_key(order).copied()
+    }
+
+    /// Dials for those who take any backend: the most preferred that is not being tried, if no fresh attempt is under way.
+    pub(super) fn dial_for_any(&mut self, now: Instant) {
+        if self.any.is_empty() {
+            return;
+        }
+        let dials = |id: &u32| self.records[id].places.iter().map(|place| &place.dial);
+        let fresh = |dial: &Dial| matches!(dial, Dial::Connecting { doubted: false, .. });
+        if self.order.iter().any(|id| dials(id).any(fresh)) {
+            return;
+        }
+        let tried_now = |dial: &Dial| matches!(dial, Dial::Connecting { .. } | Dial::Held { .. });
+        let hopeless = |id: &u32| {
+            let record = &self.records[id];
+            let no_use = record.failed_in == self.wave || record.must_wait(now);
+            record.dead && no_use && !dials(id).any(tried_now)
+        };
+        if !self.order.is_empty() && self.order.iter().all(hopeless) {
+            let refusal = self.failure();
+            for waiter in std::mem::take(&mut self.any) {
+                self.refuse(waiter, refusal.clone());
+            }
+            self.abort_unneeded(now);
+            return;
+        }
+        // One that is watched, at long intervals, counts as untried: somebody waits now.
+        let untried = |id: &u32| {
+            let record = &self.records[id];
+            let rests = |dial: &Dial| match dial {
+                Dial::Nothing => true,
+                Dial::Backoff { .. } => !record.must_wait(now),
+                Dial::Held { .. } | Dial::Connecting { .. } => false,
+            };
+            record.failed_in != self.wave && dials(id).all(rests)
+        };
+        let mut untried: Vec<u32> = self.order.iter().copied().filter(untried).collect();
+        untried.sort_by_key(|id| {
+            let record = &self.records[id];
+            (record.dead, record.must_wait(now), record.backend.priority())
+        });
+        for next in untried {
+            let place = self.choose_place(next);
+            self.want_dial(now, next, place);
+            // One that must wait for its turn is no attempt: the next is tried as well.
+            if matches!(self.place(next, place).dial, Dial::Connecting { .. }) {
+                return;
+            }
+        }
+    }
+
+    /// A dial takes long.
+    pub(super) fn doubt(&mut self, now: Instant, id: ConnectionId) {
+        let Some((backend, place)) = self.dialled(id) else { return };
+        if let Dial::Connecting { doubted, .. } = &mut self.place(backend, place).dial {
+            *doubted = true;
+        }
+        self.serve_any(now);
+    }
+}
+
+/// How long a dial is waited for before another backend is tried beside it.
+pub(super) fn patience(timeout: Duration) -> Duration {
+    (timeout / 4).max(Duration::from_millis(1))
+}

@@ -1,0 +1,259 @@
+//! Dials: one for each place at a time, tried again as the recovery policy says.
+
+use super::anyone::patience;
+use super::places::{Connection, Dial, Entry, Place, Taking, What};
+use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
+use crate::idle::Idleness;
+use crate::recovery::{Policy, Tries};
+use std::time::{Duration, Instant};
+
+impl Machine {
+    /// A dial has succeeded. A driver that is told too late that nobody wants it any more ends the connection itself.
+    pub fn handle_connected(&mut self, now: Instant, id: ConnectionId) {
+        let Some((backend, place)) = self.dialled(id) else { return };
+        let policy = self.policy(backend).clone();
+        let record = self.record(backend);
+        record.connecting -= 1;
+        (record.worked, record.dead) = (true, false);
+        let failures = match record.setback.take() {
+            Some((failures, _)) => failures,
+            None => 0,
+        };
+        let found = &mut record.places[place as usize];
+        if let Dial::Connecting { tries, .. } = &found.dial {
+            let failures = failures.max(tries.failures(&policy));
+            let connection = Connection {
+                backend,
+                place,
+                leases: 0,
+                idleness: Idleness::Using,
+                created: now,
+                last_used: now,
+                failures,
+                taking: Taking::Leases,
+                rank: (false, 0),
+            };
+            found.enter(Dial::Nothing);
+            found.connection = Some(id);
+            self.entries[id.index()].what = What::Connection(connection);
+        }
+        self.reopen(id);
+        self.connected += 1;
+        // What somebody asked for by name says nothing about those that the set knows.
+        if self.records[&backend].known || self.state == State::Starting {
+            self.state = State::Running;
+        }
+        self.actions.push_back(Action::Added(id));
+        for waiter in std::mem::take(&mut self.place(backend, place).waiters) {
+            self.deliver(waiter, id);
+        }
+        self.serve_any(now);
+        self.start_looking(now);
+        self.give_turns(now, backend);
+        self.replan(now);
+    }
+
+    /// A dial has failed.
+    pub fn handle_failed(&mut self, now: Instant, id: ConnectionId) {
+        let Some((backend, place)) = self.dialled(id) else { return };
+        self.free_entry(id);
+        let policy = self.policy(backend).clone();
+        let record = self.record(backend);
+        record.connecting -= 1;
+        let found = &mut record.places[place as usize];
+        let Dial::Connecting { tries, .. } = &found.dial else { return };
+        let mut tries = tries.clone();
+        match tries.fail(&policy, &mut self.random) {
+            Some(delay) => self.back_off(now, backend, place, tries, delay),
+            None => self.exhausted(now, backend, place, &policy),
+        }
+        self.give_turns(now, backend);
+        self.serve_any(now);
+    }
+
+    /// A connection has ended by itself: the driver has told its holders.
+    pub fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.connection(id) else { return };
+        let (backend, taking) = (connection.backend, connection.taking);
+        let (created, failures) = (connection.created, connection.failures);
+        if taking == Taking::Leases {
+            self.leave_place(id);
+            self.actions.push_back(Action::Removed(id));
+        }
+        self.connected -= 1;
+        self.free_entry(id);
+        let policy = self.policy(backend).clone();
+        if now.saturating_duration_since(created) < policy.shortest_life() {
+            // One that ends as soon as it is there is as good as none: it is not dialled again in a tight loop.
+            let delay = policy.delay_after(failures, &mut self.random);
+            self.record(backend).setback = Some((failures + 1, now + delay));
+        }
+        self.stop_when_empty();
+        self.replan(now);
+        self.forget_if_unused(now, backend);
+    }
+
+    /// Makes sure that a place is on its way to a connection.
+    pub(super) fn want_dial(&mut self, now: Instant, backend: u32, place: u32) {
+        let policy = self.policy(backend).clone();
+        let record = self.record(backend);
+        let setback = record.setback;
+        let dead = record.dead;
+        let found = &mut record.places[place as usize];
+        match &found.dial {
+            Dial::Held { .. } | Dial::Connecting { .. } => {}
+            // One that is given up is watched at long intervals; somebody who waits is worth an attempt as soon as one is
+            // allowed.
+            Dial::Backoff { tries, until } if setback.is_none_or(|(_, allowed)| allowed < *until) => {
+                let tries = tries.clone();
+                self.connect_when_allowed(now, backend, place, tries);
+            }
+            Dial::Backoff { .. } => {}
+            Dial::Nothing => {
+                let tries = match setback {
+                    _ if dead => Tries::watching(&policy),
+                    Some((failures, _)) => Tries::resumed(&policy, failures),
+                    None => Tries::new(&policy),
+                };
+                self.connect_when_allowed(now, backend, place, tries);
+            }
+        }
+    }
+
+    pub(super) fn back_off_over(&mut self, now: Instant, backend: u32, place: u32, stay: u64) {
+        let Some(found) = self.records.get(&backend).and_then(|record| record.places.get(place as usize)) else {
+            return;
+        };
+        if let (Dial::Backoff { tries, .. }, true) = (&found.dial, found.stay == stay) {
+            let tries = tries.clone();
+            self.connect(now, backend, place, tries);
+        }
+    }
+
+    /// Lets places dial that waited for their turn.
+    pub(super) fn give_turns(&mut self, now: Instant, backend: u32) {
+        loop {
+            let limit = self.options.connecting_per_backend;
+            let Some(record) = self.records.get_mut(&backend) else { return };
+            if record.connecting >= limit {
+                return;
+            }
+            let Some(place) = record.held.pop_front() else { return };
+            if let Dial::Held { tries } = &record.places[place as usize].dial {
+                let tries = tries.clone();
+                self.connect_when_allowed(now, backend, place, tries);
+            }
+        }
+    }
+
+    /// Why nobody can be connected to.
+    pub(super) fn failure(&self) -> Refusal {
+        let dead = self.order.iter().filter(|id| self.records[id].dead).count();
+        Refusal::Failed { dead, known: self.order.len() }
+    }
+
+    pub(super) fn policy(&self, backend: u32) -> &Policy {
+        self.options.recovery.for_connect(self.records[&backend].worked)
+    }
+
+    pub(super) fn dialled(&self, id: ConnectionId) -> Option<(u32, u32)> {
+        match self.entries.get(id.index()) {
+            Some(Entry { epoch, what: What::Dial { backend, place } }) if *epoch == id.epoch => {
+                Some((*backend, *place))
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    fn connect_when_allowed(&mut self, now: Instant, backend: u32, place: u32, tries: Tries) {
+        match self.record(backend).setback {
+            Some((_, until)) if until > now => self.wait_until(until, backend, place, tries),
+            Some(_) | None => self.connect(now, backend, place, tries),
+        }
+    }
+
+    fn connect(&mut self, now: Instant, backend: u32, place: u32, tries: Tries) {
+        let limit = self.options.connecting_per_backend;
+        let record = self.record(backend);
+        if record.connecting >= limit {
+            record.held.push_back(place);
+            record.places[place as usize].enter(Dial::Held { tries });
+            return;
+        }
+        record.connecting += 1;
+        let to = std::sync::Arc::clone(&record.backend);
+        let timeout = tries.timeout();
+        let id = self.new_entry(backend, place);
+        self.place(backend, place).enter(Dial::Connecting { id, tries, doubted: false });
+        self.actions.push_back(Action::Dial { connection: id, backend: to, timeout });
+        self.set_timer(now + patience(timeout), Timer::Doubt(id));
+    }
+
+    fn back_off(&mut self, now: Instant, backend: u32, place: u32, tries: Tries, delay: Duration) {
+        let policy = self.policy(backend);
+        let failures = tries.failures(policy);
+        self.record(backend).setback = Some((failures, now + delay));
+        self.wait_until(now + delay, backend, place, tries);
+        self.go_elsewhere(now, backend, place, |record| !record.dead && !record.must_wait(now));
+        self.abort_if_unneeded(now, backend, place);
+    }
+
+    fn wait_until(&mut self, at: Instant, backend: u32, place: u32, tries: Tries) {
+        let found = self.place(backend, place);
+        found.enter(Dial::Backoff { tries, until: at });
+        let stay = found.stay;
+        self.set_timer(at, Timer::Backoff { backend, place, stay });
+    }
+
+    /// The attempts of a place ran out. Nothing of that is kept but when the next attempt may be made.
+    fn exhausted(&mut self, now: Instant, backend: u32, place: u32, policy: &Policy) {
+        let (wave, random) = (self.wave, &mut self.random);
+        let record = self.records.get_mut(&backend).expect("records outlive what names them");
+        let failures = record.setback.map_or(0, |(failures, _)| failures) + 1;
+        record.setback = Some((failures, now + policy.delay_after(failures, random)));
+        record.failed_in = wave;
+        // One that works is not dead: it would not have more connections.
+        record.dead = !record.places.iter().any(|place| place.connection.is_some());
+        let unreachable = Refusal::Unreachable(std::sync::Arc::clone(&record.backend));
+        record.places[place as usize].vacate();
+        // Whoever waits at another place for its turn or for the next attempt gets the same outcome.
+        let dead = record.dead;
+        let concerned = |(i, other): (usize, &Place)| match other.dial {
+            Dial::Nothing => i == place as usize,
+            Dial::Held { .. } | Dial::Backoff { .. } => dead,
+            Dial::Connecting { .. } => false,
+        };
+        let concerned: Vec<bool> = record.places.iter().enumerate().map(concerned).collect();
+        for at in (0..).zip(concerned).filter_map(|(at, concerned)| concerned.then_some(at)) {
+            self.go_elsewhere(now, backend, at, |record| !record.dead);
+            for waiter in std::mem::take(&mut self.place(backend, at).waiters) {
+                let takes_any = self.waiters.get(&waiter).is_some_and(|waiter| waiter.takes_any);
+                let refusal = if takes_any { self.failure() } else { unreachable.clone() };
+                self.refuse(waiter, refusal);
+            }
+            self.abort_dial(backend, at);
+        }
+        self.fail_if_all_dead();
+        self.watch(now, backend, place);
+        self.replan(now);
+        self.forget_if_unused(now, backend);
+    }
+
+    /// An eager set tries a backend again and again, at long intervals.
+    fn watch(&mut self, now: Instant, backend: u32, place: u32) {
+        if !self.records[&backend].wanted || place != 0 {
+            return;
+        }
+        let policy = self.policy(backend).clone();
+        let delay = policy.watch_delay(&mut self.random);
+        self.wait_until(now + delay, backend, place, Tries::watching(&policy));
+    }
+
+    pub(super) fn fail_if_all_dead(&mut self) {
+        let all_dead = !self.order.is_empty() && self.order.iter().all(|id| self.records[id].dead);
+        match self.state {
+            State::Starting | State::Running if all_dead => self.state = State::Failed,
+            State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Keeping: what an eager set holds on to, and what the detector lets go.
+
+use super::places::{Dial, What};
+use super::{ConnectionId, Machine, State};
+use crate::idle::Idleness;
+use crate::plan::{Have, Spread, plan};
+use std::time::Instant;
+
+impl Machine {
+    /// Plans which backends an eager set keeps connected, and sees to it.
+    pub(super) fn replan(&mut self, now: Instant) {
+        match self.state {
+            State::Starting | State::Running | State::Failed if self.options.eager => {}
+            State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => return,
+        }
+        let have: Vec<Have> = self.order.iter().map(|id| self.have(*id)).collect();
+        let maximum = self.options.maximum.unwrap_or(usize::MAX);
+        let target = self.options.target.unwrap_or(usize::MAX).min(self.order.len());
+        let plan = plan(&have, target, maximum, Spread::Single);
+        for (i, id) in self.order.clone().into_iter().enumerate() {
+            self.record(id).wanted = plan.want[i] > 0;
+            if plan.want[i] > 0 {
+                self.adopt(id);
+            }
+        }
+        self.drop_unwanted(now, maximum);
+        let planned = |id: &&u32| self.records[id].places[0].planned;
+        let mut sockets = self.order.iter().filter(planned).count();
+        for id in self.order.clone() {
+            // One more than the maximum, so that what takes another's place can be there before it goes.
+            if self.records[&id].wanted && !self.place(id, 0).is_taken() && sockets <= maximum {
+                self.place(id, 0).planned = true;
+                sockets += 1;
+                self.want_dial(now, id, 0);
+            }
+        }
+    }
+
+    /// Now and then the least preferred backend moves to a random place, so that many clients do not end up on the same few.
+    pub(super) fn disturb(&mut self, now: Instant) {
+        let Some(at) = self.disturb_at.filter(|at| *at <= now) else { return };
+        self.disturb_at = Some(at.max(now) + self.options.decoherence);
+        if let Some(last) = self.order.pop() {
+            let at = self.random.below(self.order.len() + 1);
+            self.order.insert(at, last);
+        }
+        self.replan(now);
+    }
+
+    /// Makes sure that the detector comes by.
+    pub(super) fn start_looking(&mut self, now: Instant) {
+        match self.state {
+            State::Starting | State::Running | State::Failed => {}
+            State::Stopping | State::Stopped => return,
+        }
+        if self.look_at.is_none() && self.connected > 0 {
+            self.look_at = self.options.looks().map(|interval| now + interval);
+        }
+    }
+
+    /// The detector's look. What it finds unused for long enough is released with the next step, not with this one.
+    pub(super) fn look(&mut self, now: Instant) {
+        if self.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.look_at = None;
+        let Some(max_idle) = self.options.max_idle else { return };
+        let Machine { entries, records, release_at, .. } = self;
+        for entry in entries {
+            let What::Connection(connection) = &mut entry.what else { continue };
+            let kept = records[&connection.backend].places[connection.place as usize].planned;
+            let unused_since = (connection.leases == 0 && !kept).then_some(connection.last_used);
+            connection.idleness.look(now, unused_since, max_idle);
+            if matches!(connection.idleness, Idleness::BeforeRelease { .. }) {
+                *release_at = Some(now);
+            }
+        }
+        self.start_looking(now);
+    }
+
+    /// Releases what the last look found, unless it has been leased since.
+    pub(super) fn release_unused(&mut self, now: Instant) {
+        if self.release_at.take().is_none() {
+            return;
+        }
+        for id in self.up().collect::<Vec<ConnectionId>>() {
+            if self.connection_mut(id).is_some_and(|connection| connection.idleness.release()) {
+                self.shut(now, id);
+            }
+        }
+    }
+
+    /// What the plan wants and is there already is the plan's from now on.
+    fn adopt(&mut self, id: u32) {
+        let place = self.place(id, 0);
+        if place.planned || !place.is_taken() {
+            return;
+        }
+        place.planned = true;
+        if let Some(connection) = place.connection {
+            self.reopen(connection);
+            if let Some(connection) = self.connection_mut(connection) {
+                connection.idleness.use_again();
+            }
+        }
+    }
+
+    /// Lets go of what the plan had wanted and does not want any more. As many stay as are to be replaced, if there is room
+    /// for them; so does the last that works, since the plan wants a live one whenever there is any. What somebody asked
+    /// for is left to the detector.
+    fn drop_unwanted(&mut self, now: Instant, maximum: usize) {
+        let (mut taken, mut missing, mut works) = (0, 0, false);
+        for id in &self.order {
+            let record = &self.records[id];
+            if record.wanted {
+                let up = record.places[0].connection.is_some();
+                taken += usize::from(record.places[0].is_taken());
+                missing += usize::from(!up && !record.dead);
+                works |= up;
+            }
+        }
+        let room = maximum.saturating_add(1) - taken;
+        let mut stay = missing.min(room);
+        let unwanted = |id: &u32| !self.records[id].wanted && self.records[id].places[0].planned;
+        let unwanted: Vec<u32> = self.order.iter().copied().filter(unwanted).collect();
+        for &id in &unwanted {
+            let Some(connection) = self.place(id, 0).connection else { continue };
+            works = true;
+            match stay.checked_sub(1) {
+                Some(left) => stay = left,
+                None => self.drain(now, connection, None),
+            }
+        }
+        for id in unwanted.into_iter().filter(|id| self.records[id].places[0].dial != Dial::Nothing).collect::<Vec<_>>()
+        {
+            match stay.checked_sub(1) {
+                Some(left) if !works => stay = left,
+                Some(_) | None => {
+                    self.place(id, 0).planned = false;
+                    self.abort_if_unneeded(now, id, 0);
+                }
+            }
+        }
+    }
+
+    /// A backend as the plan sees it.
+    fn have(&self, id: u32) -> Have {
+        let record = &self.records[&id];
+        Have {
+            slots: record.places.iter().filter(|place| place.is_taken()).count(),
+            dead: record.dead,
+            priority: record.backend.priority(),
+            weight: record.backend.weight(),
+        }
+    }
+}

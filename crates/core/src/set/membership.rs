@@ -1,0 +1,165 @@
+//! Membership: who the resolver says serves, and what becomes of who does not any more.
+
+use super::places::Taking;
+use super::{Action, ConnectionId, Machine, State, Timer};
+use crate::backend::Backend;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Machine {
+    /// The resolver has spoken: these serve, and no others.
+    pub fn handle_backends(&mut self, now: Instant, current: &[Backend]) {
+        match self.state {
+            State::Starting | State::Running | State::Failed => {}
+            State::Stopping | State::Stopped => return,
+        }
+        self.resolver_failed = false;
+        let mut listed = BTreeSet::new();
+        let mut news = false;
+        for backend in current {
+            let id = self.record_of(backend);
+            listed.insert(id);
+            let record = self.record(id);
+            if (record.backend.priority(), record.backend.weight()) != (backend.priority(), backend.weight()) {
+                news = true;
+                let fresh = Arc::new(backend.clone());
+                record.backend = Arc::clone(&fresh);
+                self.ids.remove(backend);
+                self.ids.insert(fresh, id);
+                self.reopen_all(id);
+            }
+            if !self.records[&id].known {
+                news = true;
+                self.welcome(id);
+            }
+        }
+        let gone: Vec<u32> = self.order.iter().copied().filter(|id| !listed.contains(id)).collect();
+        if !gone.is_empty() {
+            self.order.retain(|id| listed.contains(id));
+        }
+        for id in &gone {
+            self.give_up(now, *id, Some(now + self.options.drain_timeout));
+        }
+        if news || !gone.is_empty() {
+            self.fail_if_all_dead();
+            self.replan(now);
+            self.serve_any(now);
+        }
+    }
+
+    /// The resolver cannot say who serves, and never could.
+    pub fn handle_resolver_failed(&mut self) {
+        self.resolver_failed = true;
+        if self.state == State::Starting && self.order.is_empty() {
+            self.state = State::Failed;
+        }
+        if self.order.is_empty() {
+            let refusal = self.failure();
+            for waiter in std::mem::take(&mut self.any) {
+                self.refuse(waiter, refusal.clone());
+            }
+        }
+    }
+
+    /// A backend takes part: its connections, if somebody asked for it before, are for everybody now.
+    fn welcome(&mut self, id: u32) {
+        let at = self.random.below(self.order.len() + 1);
+        self.order.insert(at, id);
+        let record = self.record(id);
+        record.known = true;
+        let works = record.places.iter().any(|place| place.connection.is_some());
+        if works && self.state == State::Failed {
+            self.state = State::Running;
+        }
+        self.reopen_all(id);
+    }
+
+    fn reopen_all(&mut self, id: u32) {
+        let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
+        for connection in connections {
+            self.reopen(connection);
+        }
+    }
+
+    /// A backend does not take part any more. Dials that somebody waits for go on; connections are drained.
+    pub(super) fn give_up(&mut self, now: Instant, id: u32, until: Option<Instant>) {
+        let record = self.record(id);
+        (record.known, record.wanted) = (false, false);
+        self.call_back(id);
+        let places = self.records[&id].places.len() as u32;
+        (0..places).for_each(|place| self.abort_dial(id, place));
+        let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
+        for connection in connections {
+            self.drain(now, connection, until);
+        }
+        self.give_turns(now, id);
+        self.forget_if_unused(now, id);
+    }
+
+    /// Those who wait at this backend and would take any other do not wait for this one.
+    fn call_back(&mut self, id: u32) {
+        let Machine { records, waiters, any, .. } = self;
+        for place in records.get_mut(&id).into_iter().flat_map(|record| &mut record.places) {
+            place.waiters.retain(|id| {
+                let Some(waiter) = waiters.get_mut(id).filter(|waiter| waiter.takes_any) else { return true };
+                waiter.place = None;
+                any.insert(*id);
+                false
+            });
+        }
+    }
+
+    /// No new leases; the holders are told, and have until then.
+    pub(super) fn drain(&mut self, now: Instant, id: ConnectionId, until: Option<Instant>) {
+        let Some(connection) = self.connection(id) else { return };
+        if connection.taking == Taking::NoMore {
+            return;
+        }
+        let unused = connection.leases == 0;
+        self.leave_place(id);
+        if let Some(connection) = self.connection_mut(id) {
+            connection.taking = Taking::NoMore;
+        }
+        self.actions.push_back(Action::Removed(id));
+        if unused {
+            self.shut(now, id);
+            return;
+        }
+        self.actions.push_back(Action::Drain(id));
+        if let Some(until) = until {
+            self.set_timer(until, Timer::Drain(id));
+        }
+    }
+
+    pub(super) fn drain_over(&mut self, now: Instant, id: ConnectionId) {
+        self.shut(now, id);
+    }
+
+    /// Its place is free for another.
+    pub(super) fn leave_place(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connection(id) else { return };
+        let (backend, place) = (connection.backend, connection.place);
+        let key = (connection.rank, connection.leases, id);
+        self.open.remove(&key);
+        let found = self.place(backend, place);
+        if found.connection == Some(id) {
+            found.vacate();
+        }
+    }
+
+    /// Ends a connection for everybody.
+    pub(super) fn shut(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.connection(id) else { return };
+        let (backend, taking) = (connection.backend, connection.taking);
+        self.leave_place(id);
+        if taking == Taking::Leases {
+            self.actions.push_back(Action::Removed(id));
+        }
+        self.actions.push_back(Action::Shut(id));
+        self.connected -= 1;
+        self.free_entry(id);
+        self.stop_when_empty();
+        self.forget_if_unused(now, backend);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a set is told: how much it keeps, and for how long.
+
+use crate::idle;
+use crate::pool::OptionsError;
+use crate::recovery::{DAY, Recovery};
+use std::time::Duration;
+
+/// What a set is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Whether backends are connected to before anybody wants to.
+    pub eager: bool,
+    /// How many backends an eager set keeps connected; `None` is all that are known.
+    pub target: Option<usize>,
+    /// Most connections that an eager set keeps, one more aside while one takes the place of another. What is dialled on
+    /// demand, and what is on its way out and still held, comes on top.
+    pub maximum: Option<usize>,
+    /// Connections to one backend; 0 is a fresh one for each lease.
+    pub per_backend: usize,
+    /// A connection that nobody has held for this long is released; `None` keeps it.
+    pub max_idle: Option<Duration>,
+    /// How often idle connections are looked at; `None` is a quarter of `max_idle`, between a second and a minute.
+    pub idle_interval: Option<Duration>,
+    /// How long the holders of a connection to a removed backend may keep it.
+    pub drain_timeout: Duration,
+    /// How long a lease may take in all.
+    pub lease_timeout: Duration,
+    /// Attempts, timeouts and delays of connecting.
+    pub recovery: Recovery,
+    /// How often the order in which backends are preferred is disturbed.
+    pub decoherence: Duration,
+    /// Connects under way to one backend at a time.
+    pub connecting_per_backend: usize,
+}
+
+/// Lazy, 1 connection per backend, released after 60 s; 30 s to drain and to lease; the rest as for a pool.
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            eager: false,
+            target: None,
+            maximum: None,
+            per_backend: 1,
+            max_idle: Some(Duration::from_secs(60)),
+            idle_interval: None,
+            drain_timeout: Duration::from_secs(30),
+            lease_timeout: Duration::from_secs(30),
+            recovery: Recovery::default(),
+            decoherence: Duration::from_secs(60),
+            connecting_per_backend: 4,
+        }
+    }
+}
+
+impl Options {
+    /// How often the detector looks; `None` when there is nothing to look for.
+    pub fn looks(&self) -> Option<Duration> {
+        let max_idle = self.max_idle?;
+        Some(self.idle_interval.unwrap_or_else(|| idle::interval(max_idle)))
+    }
+
+    /// Refuses what makes no sense, naming the option.
+    ///
+    /// # Errors
+    /// The first option that is out of bounds.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let refuse = |option, problem: &str| Err(OptionsError::new(option, problem));
+        let times = [
+            ("max_idle", self.max_idle),
+            ("idle_interval", self.idle_interval),
+            ("lease_timeout", Some(self.lease_timeout)),
+            ("decoherence", Some(self.decoherence)),
+        ];
+        for (option, time) in times {
+            if time.is_some_and(|time| time.is_zero()) {
+                return refuse(option, "must be above zero");
+            }
+            if time.is_some_and(|time| time > 365 * DAY) {
+                return refuse(option, "must be at most a year");
+            }
+        }
+        if self.drain_timeout > 365 * DAY {
+            return refuse("drain_timeout", "must be at most a year");
+        }
+        if self.target == Some(0) {
+            return refuse("target", "must be at least 1; a set that is not eager keeps none");
+        }
+        if self.maximum == Some(0) {
+            return refuse("maximum", "must be at least 1");
+        }
+        if !self.eager && (self.target.is_some() || self.maximum.is_some()) {
+            let option = if self.target.is_some() { "target" } else { "maximum" };
+            return refuse(option, "is for an eager set: a lazy one connects on demand");
+        }
+        if self.eager && self.per_backend == 0 {
+            return refuse(
+                "per_backend",
+                "must be at least 1 for an eager set: it keeps connections before anybody asks",
+            );
+        }
+        if let (Some(target), Some(maximum)) = (self.target, self.maximum)
+            && target > maximum
+        {
+            return refuse("target", "must not be above maximum");
+        }
+        if self.connecting_per_backend == 0 {
+            return refuse("connecting_per_backend", "must be at least 1");
+        }
+        self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))
+    }
+}

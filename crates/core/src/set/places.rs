@@ -1,0 +1,266 @@
+//! Backends, their places, and what is in them.
+
+use super::{Machine, Timer, WaiterId};
+use crate::backend::Backend;
+use crate::idle::Idleness;
+use crate::recovery::Tries;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Names a dial, and the connection that comes of it. Never used again, so that what is removed is always the very
+/// connection that was meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId {
+    pub(super) epoch: u64,
+    pub(super) index: u32,
+}
+
+impl ConnectionId {
+    /// A small number, reused, for tables kept beside the machine.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// A backend and its places.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) backend: Arc<Backend>,
+    /// The resolver says that it serves.
+    pub(super) known: bool,
+    /// An eager set wants it connected.
+    pub(super) wanted: bool,
+    /// It has been connected to.
+    pub(super) worked: bool,
+    /// Its attempts ran out, and it has not been connected to since.
+    pub(super) dead: bool,
+    pub(super) places: Vec<Place>,
+    /// Dials under way.
+    pub(super) connecting: usize,
+    /// Places that wait for their turn to dial; some may have moved on.
+    pub(super) held: VecDeque<u32>,
+    /// What the last failure taught: how many attempts have failed in a row, and when the next may be made.
+    pub(super) setback: Option<(u32, Instant)>,
+    /// Dials and connections of it, those that take no more leases included.
+    pub(super) alive: usize,
+    /// The wave in which its attempts ran out last.
+    pub(super) failed_in: u64,
+    /// A timer is set to forget it by then.
+    pub(super) forget_at: Option<Instant>,
+}
+
+/// A place for one connection that takes leases.
+///
+/// ```text
+///            wanted               its turn               connected
+///  Nothing ----------> Held ---------------> Connecting -----------> Nothing, and the connection takes the place
+///    ^  |               |  ^                    |
+///    |  |     too early |  | delay over         | failed
+///    |  | too early     v  |                    |
+///    |  +-----------> Backoff <-----------------+
+///    +--- out of attempts, unless an eager set watches it; or nobody wants it any more
+/// ```
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) dial: Dial,
+    /// Counts the states of dialling, so that a timer set for an earlier one is told apart.
+    pub(super) stay: u64,
+    pub(super) connection: Option<ConnectionId>,
+    pub(super) waiters: BTreeSet<WaiterId>,
+    /// For one lease alone.
+    pub(super) private: bool,
+    /// What is in it is there because an eager set's plan wanted it, not because somebody asked.
+    pub(super) planned: bool,
+}
+
+/// How far a place is on its way to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Dial {
+    Nothing,
+    Held { tries: Tries },
+    Connecting { id: ConnectionId, tries: Tries, doubted: bool },
+    Backoff { tries: Tries, until: Instant },
+}
+
+/// What a number in the table stands for now.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) epoch: u64,
+    pub(super) what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Nothing,
+    Dial { backend: u32, place: u32 },
+    Connection(Connection),
+}
+
+/// A connection that is up.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) backend: u32,
+    pub(super) place: u32,
+    pub(super) leases: usize,
+    pub(super) idleness: Idleness,
+    pub(super) created: Instant,
+    pub(super) last_used: Instant,
+    /// Attempts that had failed before it was made.
+    pub(super) failures: u32,
+    pub(super) taking: Taking,
+    /// Where it stands among those that any lease may be of.
+    pub(super) rank: Rank,
+}
+
+/// Connections of a lower rank are leased first: those that the plan wants before those made on demand, and lower
+/// priority numbers before higher ones.
+pub(super) type Rank = (bool, u16);
+
+/// Whether it takes leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// It has its place.
+    Leases,
+    /// Its place is given to others; it ends with its last lease.
+    NoMore,
+}
+
+impl Record {
+    /// Its next attempt has to wait.
+    pub(super) fn must_wait(&self, now: Instant) -> bool {
+        self.setback.is_some_and(|(_, until)| until > now)
+    }
+}
+
+impl Place {
+    pub(super) fn new(private: bool) -> Place {
+        Place { dial: Dial::Nothing, stay: 0, connection: None, waiters: BTreeSet::new(), private, planned: false }
+    }
+
+    pub(super) fn enter(&mut self, dial: Dial) {
+        self.dial = dial;
+        self.stay += 1;
+    }
+
+    /// Whatever was dialled or connected is not any more.
+    pub(super) fn vacate(&mut self) {
+        self.enter(Dial::Nothing);
+        (self.connection, self.planned) = (None, false);
+    }
+
+    /// There is a connection, or one on its way.
+    pub(super) fn is_taken(&self) -> bool {
+        self.connection.is_some() || self.dial != Dial::Nothing
+    }
+
+    /// Nobody is in it and nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.is_taken() && self.waiters.is_empty()
+    }
+}
+
+impl Machine {
+    /// The record of a backend, known or not.
+    pub(super) fn record_of(&mut self, backend: &Backend) -> u32 {
+        if let Some(&id) = self.ids.get(backend) {
+            return id;
+        }
+        let (id, backend) = (self.next_record, Arc::new(backend.clone()));
+        self.next_record += 1;
+        self.ids.insert(Arc::clone(&backend), id);
+        let places = (0..self.options.per_backend).map(|_| Place::new(false)).collect();
+        self.records.insert(
+            id,
+            Record {
+                backend,
+                known: false,
+                wanted: false,
+                worked: false,
+                dead: false,
+                places,
+                connecting: 0,
+                held: VecDeque::new(),
+                setback: None,
+                alive: 0,
+                failed_in: 0,
+                forget_at: None,
+            },
+        );
+        id
+    }
+
+    pub(super) fn record(&mut self, id: u32) -> &mut Record {
+        self.records.get_mut(&id).expect("records outlive what names them")
+    }
+
+    pub(super) fn place(&mut self, backend: u32, place: u32) -> &mut Place {
+        &mut self.record(backend).places[place as usize]
+    }
+
+    /// The place that a new lease of a backend goes to: the one with the fewest leases and waiters, one with a connection if
+    /// there are several.
+    pub(super) fn choose_place(&mut self, backend: u32) -> u32 {
+        if self.options.per_backend == 0 {
+            let record = self.record(backend);
+            let free = record.places.iter().position(Place::is_empty);
+            return free.unwrap_or_else(|| {
+                record.places.push(Place::new(true));
+                record.places.len() - 1
+            }) as u32;
+        }
+        let record = &self.records[&backend];
+        let burden = |place: &Place| {
+            let leases = place.connection.and_then(|id| self.connection(id)).map_or(0, |connection| connection.leases);
+            (leases + place.waiters.len(), place.connection.is_none())
+        };
+        (0..record.places.len()).min_by_key(|&i| burden(&record.places[i])).unwrap_or(0) as u32
+    }
+
+    /// A number in the table, for a dial of this place.
+    pub(super) fn new_entry(&mut self, backend: u32, place: u32) -> ConnectionId {
+        self.record(backend).alive += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry { epoch: 0, what: What::Nothing });
+            (self.entries.len() - 1) as u32
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.epoch += 1;
+        entry.what = What::Dial { backend, place };
+        ConnectionId { epoch: entry.epoch, index }
+    }
+
+    /// The number may be used again, the name may not.
+    pub(super) fn free_entry(&mut self, id: ConnectionId) {
+        let entry = &mut self.entries[id.index as usize];
+        debug_assert_eq!(entry.epoch, id.epoch, "freed once");
+        entry.epoch += 1;
+        self.free.push(id.index);
+        let backend = match std::mem::replace(&mut entry.what, What::Nothing) {
+            What::Nothing => return,
+            What::Dial { backend, .. } => backend,
+            What::Connection(connection) => connection.backend,
+        };
+        self.record(backend).alive -= 1;
+    }
+
+    /// Forgets a foreign backend that nothing names any more, once its failures are old enough to be forgotten too.
+    pub(super) fn forget_if_unused(&mut self, now: Instant, backend: u32) {
+        let Some(record) = self.records.get(&backend) else { return };
+        if record.known || record.alive > 0 || record.places.iter().any(|place| !place.is_empty()) {
+            return;
+        }
+        match record.setback {
+            Some((_, until)) if until > now => {
+                if record.forget_at.is_none_or(|at| at <= now) {
+                    self.record(backend).forget_at = Some(until);
+                    self.set_timer(until, Timer::Forget(backend));
+                }
+            }
+            Some(_) | None => {
+                self.ids.remove(&Arc::clone(&record.backend));
+                self.records.remove(&backend);
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A copy of a set's state, for people.
+
+use super::places::{Dial, Place, Taking, What};
+use super::{ConnectionId, Machine, State};
+use crate::backend::Backend;
+use crate::idle::Idleness;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A set at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Where it is.
+    pub state: State,
+    /// Backends that the resolver knows.
+    pub known: usize,
+    /// Of these, those that are dead.
+    pub dead: usize,
+    /// Dials under way or waiting for their turn.
+    pub dialling: usize,
+    /// Who waits for a lease.
+    pub waiting: usize,
+    /// Leases that are out.
+    pub leases: usize,
+    /// Every connection.
+    pub connections: Vec<Glance>,
+}
+
+/// A set at one moment, in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Backends that the resolver knows.
+    pub known: usize,
+    /// Of these, those that are dead.
+    pub dead: usize,
+    /// Dials under way or waiting for their turn.
+    pub dialling: usize,
+    /// Who waits for a lease.
+    pub waiting: usize,
+    /// Connections that are up.
+    pub connected: usize,
+}
+
+/// A connection at one moment.
+#[derive(Clone, Debug)]
+pub struct Glance {
+    /// Its name.
+    pub connection: ConnectionId,
+    /// Where it leads.
+    pub backend: Arc<Backend>,
+    /// Which of the backend's places it has, or had.
+    pub place: usize,
+    /// How far it is on its way out for want of use.
+    pub idleness: Idleness,
+    /// Whether it takes no more leases because its backend is gone or not wanted.
+    pub draining: bool,
+    /// Whether an eager set keeps it, used or not.
+    pub kept: bool,
+    /// When it was connected.
+    pub created: Instant,
+    /// When its last lease ended; when it was made, if it never had one.
+    pub last_used: Instant,
+    /// Leases that are out.
+    pub leases: usize,
+}
+
+impl Machine {
+    /// A copy of its state.
+    pub fn snapshot(&self) -> Snapshot {
+        let connections: Vec<Glance> = self.up().filter_map(|id| self.glance(id)).collect();
+        let Figures { known, dead, dialling, waiting, .. } = self.figures();
+        Snapshot {
+            state: self.state,
+            known,
+            dead,
+            dialling,
+            waiting,
+            leases: connections.iter().map(|connection| connection.leases).sum(),
+            connections,
+        }
+    }
+
+    /// The figures alone, which are had without a look at every connection.
+    pub fn figures(&self) -> Figures {
+        let places = self.records.values().flat_map(|record| &record.places);
+        Figures {
+            known: self.order.len(),
+            dead: self.order.iter().filter(|id| self.records[id].dead).count(),
+            dialling: places.filter(|place: &&Place| place.dial != Dial::Nothing).count(),
+            waiting: self.waiters.len(),
+            connected: self.connected,
+        }
+    }
+
+    /// Whether the resolver says that it serves.
+    pub fn knows(&self, backend: &Backend) -> bool {
+        self.ids.get(backend).is_some_and(|id| self.records[id].known)
+    }
+
+    /// Whether anything is kept about it: it is known, or somebody asked for it a while ago.
+    pub fn remembers(&self, backend: &Backend) -> bool {
+        self.ids.contains_key(backend)
+    }
+
+    /// How many backends something is kept about.
+    pub fn remembered(&self) -> usize {
+        self.records.len()
+    }
+
+    /// One connection, if it is still there.
+    pub fn glance(&self, id: ConnectionId) -> Option<Glance> {
+        let connection = self.connection(id)?;
+        Some(Glance {
+            connection: id,
+            backend: Arc::clone(&self.records[&connection.backend].backend),
+            place: connection.place as usize,
+            idleness: connection.idleness,
+            draining: connection.taking == Taking::NoMore,
+            kept: self.records[&connection.backend].places[connection.place as usize].planned
+                && connection.taking == Taking::Leases,
+            created: connection.created,
+            last_used: connection.last_used,
+            leases: connection.leases,
+        })
+    }
+
+    /// How many things it remembers, whether they still mean something or not: for simulations.
+    pub fn footprint(&self) -> usize {
+        let places: usize = self.records.values().map(|record| record.places.len() + record.held.len()).sum();
+        self.records.len() + places + self.entries.len() + self.waiters.len() + self.timers.len()
+    }
+
+    /// Whether everything it keeps is accounted for: for simulations.
+    ///
+    /// # Errors
+    /// What is not, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let is_connection = |entry: &&super::places::Entry| matches!(entry.what, What::Connection(_));
+        let up = self.entries.iter().filter(is_connection).count();
+        if up != self.connected {
+            return Err(format!("{up} connections, {} counted", self.connected));
+        }
+        for (id, record) in &self.records {
+            let dialling = |place: &&Place| matches!(place.dial, Dial::Connecting { .. });
+            let connecting = record.places.iter().filter(dialling).count();
+            if connecting != record.connecting {
+                return Err(format!("backend {id}: {connecting} connecting, {} counted", record.connecting));
+            }
+            if self.order.contains(id) != record.known {
+                return Err(format!("backend {id} is known, or in the order of preference, but not both"));
+            }
+            if record.held.len() > record.places.len() {
+                return Err(format!("backend {id}: {} turns for {} places", record.held.len(), record.places.len()));
+            }
+            if !record.known
+                && record.alive == 0
+                && record.forget_at.is_none()
+                && record.places.iter().all(Place::is_empty)
+            {
+                return Err(format!("backend {id} is kept for nothing"));
+            }
+            for place in &record.places {
+                let (connection, planned) = (place.connection, place.planned);
+                if (connection.is_some() && place.dial != Dial::Nothing) || (planned && !place.is_taken()) {
+                    return Err(format!("backend {id}: a place is not what it is said to be: {place:?}"));
+                }
+                let Some(connection) = connection else { continue };
+                let Some(found) = self.connection(connection).filter(|found| found.taking == Taking::Leases) else {
+                    return Err(format!("backend {id}: a place has a connection that takes no leases"));
+                };
+                let open = self.open.contains(&(found.rank, found.leases, connection));
+                if open != (record.known && !place.private) {
+                    return Err(format!("backend {id}: {connection:?} open to any lease: {open}"));
+                }
+            }
+        }
+        let planned = |id: &&u32| self.records[id].places.iter().any(|place| place.planned);
+        let planned = self.order.iter().filter(planned).count();
+        if self.options.maximum.is_some_and(|maximum| planned > maximum + 1) {
+            return Err(format!("{planned} are kept"));
+        }
+        let alive: usize = self.records.values().map(|record| record.alive).sum();
+        if self.entries.len() != alive + self.free.len() {
+            return Err(format!("{} entries, {alive} in use, {} free", self.entries.len(), self.free.len()));
+        }
+        let placed = self.records.values().flat_map(|record| &record.places).filter(|place| place.connection.is_some());
+        if self.open.len() > placed.count() {
+            return Err("a connection is open to any lease without a place".to_owned());
+        }
+        let waiting: usize =
+            self.records.values().flat_map(|record| &record.places).map(|place| place.waiters.len()).sum();
+        if waiting + self.any.len() != self.waiters.len() {
+            return Err(format!("{} waiters, {} of them in line", self.waiters.len(), waiting + self.any.len()));
+        }
+        Ok(())
+    }
+}

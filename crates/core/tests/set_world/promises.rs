@@ -1,0 +1,398 @@
+//! What must hold, and the books it is held against.
+
+use super::callers::Caller;
+use super::setting::Setting;
+use super::{Moment, World, number};
+use carom_core::random::Random;
+use carom_core::set::{Action, ConnectionId, Machine, State, Want};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What the world remembers to judge by.
+#[derive(Default)]
+pub(super) struct Books {
+    links: BTreeMap<ConnectionId, Link>,
+    /// The latest of those that are gone.
+    gone: Vec<ConnectionId>,
+    ever: BTreeSet<ConnectionId>,
+    known: BTreeSet<usize>,
+    failures: BTreeMap<usize, Moment>,
+    /// No dial to this server before then.
+    rests: BTreeMap<usize, Moment>,
+    pub(super) closing: bool,
+    pub(super) abandoned: bool,
+    pub(super) asked: usize,
+    pub(super) granted: usize,
+    pub(super) refused: usize,
+    pub(super) given_up: usize,
+    /// Wakes in a row at which nothing else happened.
+    pub(super) wakes: usize,
+    last_wake: Moment,
+    steps: (Moment, usize),
+    state: Option<State>,
+    /// Most that waited at a time, and most dials and connections.
+    most: (usize, usize),
+}
+
+/// A dial, or the connection that came of it.
+#[derive(Clone, Debug)]
+struct Link {
+    server: usize,
+    stage: Stage,
+    created: Moment,
+    leases: usize,
+    /// Since when nobody has held it.
+    unheld: Moment,
+    told_added: bool,
+    told_removed: bool,
+    told_drain: bool,
+    /// Its holders have until then.
+    until: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Dialling,
+    Up,
+    /// It has ended by itself, and only that has to be told.
+    Ended,
+}
+
+impl Link {
+    fn takes_leases(&self) -> bool {
+        self.stage == Stage::Up && !self.told_removed
+    }
+}
+
+impl Books {
+    pub(super) fn dial_of(&self, id: ConnectionId) -> Option<usize> {
+        self.links.get(&id).filter(|link| link.stage == Stage::Dialling).map(|link| link.server)
+    }
+
+    pub(super) fn last_failure(&self, server: usize) -> Option<Moment> {
+        self.failures.get(&server).copied()
+    }
+
+    pub(super) fn some_gone(&self, random: &mut Random) -> Option<ConnectionId> {
+        self.gone.get(random.below(self.gone.len())).copied()
+    }
+
+    pub(super) fn dial_failed(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
+        let server = self.forget(id).server;
+        self.failures.insert(server, clock);
+        self.rest(clock, server, setting);
+    }
+
+    pub(super) fn connected(&mut self, clock: Moment, id: ConnectionId) {
+        let link = self.links.get_mut(&id).expect("it was dialled");
+        (link.stage, link.created, link.unheld) = (Stage::Up, clock, clock);
+        self.rests.remove(&link.server);
+    }
+
+    pub(super) fn leased(&mut self, id: ConnectionId) {
+        self.granted += 1;
+        self.links.get_mut(&id).expect("it is there").leases += 1;
+    }
+
+    pub(super) fn released(&mut self, clock: Moment, id: ConnectionId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.leases -= 1;
+            link.unheld = clock;
+        }
+    }
+
+    pub(super) fn ended_by_itself(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let (server, short) = (link.server, clock - link.created < setting.limits.delay);
+        if link.told_removed {
+            self.forget(id);
+        } else {
+            link.stage = Stage::Ended;
+        }
+        if short {
+            self.rest(clock, server, setting);
+        }
+    }
+
+    pub(super) fn published(&mut self, clock: Moment, known: BTreeSet<usize>, setting: &Setting) {
+        for link in self.links.values_mut() {
+            let given_up = self.known.contains(&link.server) && !known.contains(&link.server);
+            if given_up && link.takes_leases() {
+                link.until = Some(clock + setting.options.drain_timeout);
+            }
+        }
+        self.known = known;
+    }
+
+    /// The next dial has to wait, at least for the shortest delay there is.
+    fn rest(&mut self, clock: Moment, server: usize, setting: &Setting) {
+        let least = setting.limits.delay.mul_f64(1.0 - setting.limits.spread / 2.0);
+        self.rests.insert(server, clock + least);
+    }
+
+    fn forget(&mut self, id: ConnectionId) -> Link {
+        if self.gone.len() == 10 {
+            self.gone.remove(0);
+        }
+        self.gone.push(id);
+        self.links.remove(&id).expect("it is there")
+    }
+}
+
+impl World {
+    /// Holds after every event.
+    pub(super) fn check(&mut self) {
+        self.machine.check().unwrap_or_else(|problem| panic!("{problem}"));
+        self.promise_waiters_are_told_by_their_deadline();
+        self.promise_states_follow_the_diagram();
+        self.promise_somebody_wants_what_is_dialled();
+        let snapshot = self.machine.snapshot();
+        let leases: usize = self.books.links.values().map(|link| link.leases).sum();
+        assert_eq!((snapshot.leases, snapshot.waiting), (leases, self.waiting.len()), "leases, waiters");
+        assert_eq!(snapshot.known, self.books.known.len().min(if self.books.closing { 0 } else { usize::MAX }));
+        assert!(self.books.links.values().all(|link| link.stage != Stage::Ended), "its end was not told");
+        let up = self.books.links.values().filter(|link| link.stage == Stage::Up).count();
+        assert_eq!(snapshot.connections.len(), up, "connections");
+        let mut places = BTreeSet::new();
+        for glance in snapshot.connections {
+            let link = &self.books.links[&glance.connection];
+            assert_eq!((number(&glance.backend), glance.leases), (link.server, link.leases));
+            assert_eq!(glance.draining, link.told_removed);
+            assert!(glance.draining || places.insert((link.server, glance.place)), "two at one place");
+            assert!(!glance.kept || self.setting.options.eager);
+            assert!(link.leases > 0 || self.setting.options.per_backend > 0, "kept for nobody: {link:?}");
+        }
+        let (waiting, links) = self.books.most;
+        self.books.most = (waiting.max(self.waiting.len()), links.max(self.books.links.len()));
+        let places = self.setting.servers * (1 + self.setting.options.per_backend);
+        let most = self.books.most.0 + self.books.most.1 + places;
+        let footprint = self.machine.footprint();
+        assert!(footprint <= 8 * most + 80, "{footprint} for at most {most} things");
+    }
+
+    pub(super) fn promise_actions(&mut self, action: &Action) {
+        match action {
+            Action::Dial { connection, backend, .. } => {
+                assert!(!self.books.closing, "closing dials nobody");
+                assert!(self.books.ever.insert(*connection), "a name is never used again");
+                let server = number(backend);
+                let link = Link {
+                    server,
+                    stage: Stage::Dialling,
+                    created: self.clock,
+                    leases: 0,
+                    unheld: self.clock,
+                    told_added: false,
+                    told_removed: false,
+                    told_drain: false,
+                    until: None,
+                };
+                self.books.links.insert(*connection, link);
+                self.promise_dials_are_bounded(server);
+            }
+            Action::Abort(id) => {
+                let link = self.books.forget(*id);
+                assert_eq!(link.stage, Stage::Dialling, "only dials are aborted");
+            }
+            Action::Added(id) => {
+                let link = self.books.links.get_mut(id).expect("it is up");
+                assert!(link.stage == Stage::Up && !std::mem::replace(&mut link.told_added, true), "added once");
+            }
+            Action::Removed(id) => {
+                let link = self.books.links.get_mut(id).expect("it is there");
+                assert!(link.told_added && !std::mem::replace(&mut link.told_removed, true), "removed once");
+                if link.stage == Stage::Ended {
+                    self.books.forget(*id);
+                } else {
+                    self.promise_nothing_is_given_up_without_reason(*id);
+                }
+            }
+            Action::Drain(id) => {
+                let link = self.books.links.get_mut(id).expect("it is up");
+                assert!(link.stage == Stage::Up && link.told_removed && link.leases > 0);
+                assert!(!std::mem::replace(&mut link.told_drain, true), "told once");
+            }
+            Action::Shut(id) => {
+                let link = self.books.forget(*id);
+                assert!(link.stage == Stage::Up && link.told_removed, "shut once, after it was removed");
+                let over = link.until.is_some_and(|until| until <= self.clock);
+                assert!(link.leases == 0 || over || self.books.abandoned, "shut while it is held");
+            }
+        }
+    }
+
+    fn promise_dials_are_bounded(&self, server: usize) {
+        let options = &self.setting.options;
+        let of = |link: &&Link| link.server == server;
+        let dialling = self.books.links.values().filter(of).filter(|link| link.stage == Stage::Dialling).count();
+        assert!(dialling <= options.connecting_per_backend, "{dialling} dials to one backend");
+        let taking = self.books.links.values().filter(of).filter(|link| link.takes_leases()).count();
+        assert!(options.per_backend == 0 || dialling + taking <= options.per_backend, "more than there are places");
+        // With several places each has its own delays.
+        if options.per_backend == 1 {
+            let rests = self.books.rests.get(&server);
+            assert!(rests.is_none_or(|until| *until <= self.clock), "dialled before {rests:?}");
+        }
+    }
+
+    fn promise_somebody_wants_what_is_dialled(&self) {
+        if self.setting.options.eager {
+            return;
+        }
+        let dialling = self.machine.snapshot().dialling;
+        assert!(dialling == 0 || !self.waiting.is_empty(), "{dialling} dials for nobody");
+        for link in self.books.links.values().filter(|link| link.stage == Stage::Dialling) {
+            let wants = |caller: &Caller| match &caller.want.backend {
+                Some(backend) => number(backend) == link.server,
+                None => self.books.known.contains(&link.server),
+            };
+            assert!(self.waiting.values().any(wants), "nobody wants it: {link:?}");
+        }
+    }
+
+    /// A connection that works takes no more leases: because its backend is gone, or it was idle, or for the plan.
+    fn promise_nothing_is_given_up_without_reason(&self, id: ConnectionId) {
+        let (link, options) = (&self.books.links[&id], &self.setting.options);
+        let known = self.books.known.contains(&link.server);
+        let idle = link.leases == 0
+            && (options.per_backend == 0 || options.max_idle.is_some_and(|max| self.clock - link.unheld >= max));
+        if self.books.closing || idle || (!known && link.until.is_some()) {
+            return;
+        }
+        assert!(known && options.eager, "given up too early: {link:?}");
+        let others = |other: &Link| other.takes_leases() && self.books.known.contains(&other.server);
+        assert!(self.books.links.values().any(others), "the last one that worked was given up");
+    }
+
+    pub(super) fn promise_a_lease_is_of_something_that_works(&self, want: &Want, id: ConnectionId) {
+        let link = self.books.links.get(&id).expect("a lease is of something that is there");
+        assert!(link.takes_leases(), "a lease of something on its way out: {link:?}");
+        match &want.backend {
+            Some(backend) => assert_eq!(link.server, number(backend)),
+            None => assert!(self.books.known.contains(&link.server), "a lease of any backend is of a known one"),
+        }
+        let per_backend = self.setting.options.per_backend;
+        if let Some(place) = want.place.filter(|place| *place < per_backend) {
+            assert_eq!(self.machine.glance(id).map(|glance| glance.place), Some(place));
+        }
+        assert!(per_backend > 0 || link.leases == 0, "one connection for each lease");
+    }
+
+    pub(super) fn promise_the_least_used_is_leased(&self, want: &Want, id: ConnectionId) {
+        let burden = |link: &Link| (self.known.get(&link.server), link.leases);
+        let mine = &self.books.links[&id];
+        let better = |link: &Link| match &want.backend {
+            None if self.setting.options.eager => false,
+            None => self.known.contains_key(&link.server) && burden(link) < burden(mine),
+            Some(_) if want.place.is_some_and(|place| place < self.setting.options.per_backend) => false,
+            Some(_) => link.server == mine.server && link.leases < mine.leases,
+        };
+        let found = self.books.links.values().find(|link| link.takes_leases() && better(link));
+        assert!(found.is_none(), "{found:?} had fewer leases than {mine:?}");
+    }
+
+    fn promise_waiters_are_told_by_their_deadline(&self) {
+        let earliest = self.waiting.values().map(|caller| caller.deadline).min();
+        if let Some(earliest) = earliest {
+            let next = self.machine.next_timeout().expect("somebody waits") - self.start;
+            assert!(next <= earliest, "woken at {next:?}, for a waiter at {earliest:?}");
+        }
+    }
+
+    fn promise_states_follow_the_diagram(&mut self) {
+        let (from, to) = (self.books.state.unwrap_or(State::Starting), self.machine.state());
+        let possible = match (from, to) {
+            (_, State::Starting) => from == State::Starting,
+            (State::Starting | State::Running | State::Failed, _) => true,
+            (State::Stopping, _) => matches!(to, State::Stopping | State::Stopped),
+            (State::Stopped, _) => to == State::Stopped,
+        };
+        assert!(possible, "{from:?} -> {to:?}");
+        assert_eq!(matches!(to, State::Stopping | State::Stopped), self.books.closing);
+        let up = self.books.links.values().filter(|link| link.stage == Stage::Up).count();
+        assert_eq!(to == State::Stopped, self.books.closing && up == 0);
+        if to == State::Failed {
+            let works = |link: &Link| link.takes_leases() && self.books.known.contains(&link.server);
+            assert!(!self.books.links.values().any(works), "something known works");
+        }
+        self.books.state = Some(to);
+    }
+
+    /// Not everything happens at once, for ever.
+    pub(super) fn promise_time_goes_on(&mut self) {
+        let (at, steps) = self.books.steps;
+        self.books.steps = if at == self.clock { (at, steps + 1) } else { (self.clock, 0) };
+        assert!(steps < 10_000, "time stands still");
+    }
+
+    pub(super) fn promise_no_busy_loop(&mut self) {
+        let next = self.machine.next_timeout().map(|next| next - self.start);
+        assert!(next.is_none_or(|next| next >= self.clock), "woken at {:?} for {next:?}", self.clock);
+        self.books.wakes = if self.books.last_wake == self.clock { self.books.wakes + 1 } else { 0 };
+        self.books.last_wake = self.clock;
+        assert!(self.books.wakes < 3, "woken again and again");
+    }
+
+    /// After the machine was woken: nobody waits in vain, and nothing is kept that nobody has held for too long.
+    pub(super) fn promise_everything_due_is_done(&self) {
+        assert!(self.waiting.values().all(|caller| caller.deadline > self.clock), "a waiter was not told");
+        let options = &self.setting.options;
+        for (id, link) in self.books.links.iter().filter(|(_, link)| link.stage == Stage::Up) {
+            let over = link.until.is_some_and(|until| until <= self.clock);
+            assert!(!over, "draining for too long: {link:?}");
+            let kept = self.machine.glance(*id).is_some_and(|glance| glance.kept);
+            let (Some(max_idle), Some(interval), false) = (options.max_idle, options.looks(), kept) else { continue };
+            // Every wake may be late.
+            let most = max_idle + 2 * interval + 3 * self.setting.late;
+            let unheld = self.clock - link.unheld;
+            let judged = link.leases == 0 && !self.books.closing && self.setting.jump_every.is_none();
+            // An eager set may have kept it until just now, for as long as nothing else worked.
+            if judged && !options.eager {
+                assert!(unheld <= most, "unused for {unheld:?}, most {most:?}: {link:?}");
+            }
+        }
+    }
+
+    pub(super) fn promise_strays_change_nothing(&mut self, say: impl FnOnce(&mut Machine)) {
+        let before = format!("{:?}", self.machine);
+        say(&mut self.machine);
+        assert_eq!(format!("{:?}", self.machine), before, "something was made of a word about what is gone");
+    }
+
+    /// An eager set has what it is told to have, of the most important backends.
+    pub(crate) fn promise_the_target_is_met(&self) {
+        let options = &self.setting.options;
+        let tier = self.known.values().min().copied();
+        let best = self.known.values().filter(|priority| Some(**priority) == tier).count();
+        let want = options.target.unwrap_or(usize::MAX).min(options.maximum.unwrap_or(usize::MAX)).min(best);
+        let snapshot = self.machine.snapshot();
+        let kept: Vec<usize> =
+            snapshot.connections.iter().filter(|glance| glance.kept).map(|glance| number(&glance.backend)).collect();
+        // With room for one, nobody watches those that died: see `plan`.
+        if options.maximum == Some(1) && snapshot.dead > 0 {
+            assert_eq!(kept.len(), 1);
+            return;
+        }
+        assert_eq!(kept.len(), want, "kept: {kept:?}, known: {:?}", self.known);
+        assert!(kept.iter().all(|server| self.known.get(server).copied() == tier), "kept: {kept:?}");
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.books.refused
+    }
+
+    /// How long until everything that was under way when faults stopped is over.
+    pub(crate) fn settling(&self) -> Duration {
+        let limits = &self.setting.limits;
+        let attempt = limits.max_timeout + self.setting.dial + self.setting.late;
+        (attempt + self.setting.longest_delay()) * 4 + Duration::from_millis(10)
+    }
+
+    pub(super) fn promise_nothing_is_left(&self) {
+        assert_eq!(self.machine.state(), State::Stopped);
+        assert!(self.books.links.is_empty(), "left: {:?}", self.books.links);
+        assert!(self.waiting.is_empty());
+        let told = self.books.granted + self.books.refused + self.books.given_up;
+        assert_eq!(self.books.asked, told, "every request ends once");
+    }
+}
