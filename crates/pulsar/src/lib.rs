@@ -1,0 +1,3 @@
+//! A client for Apache Pulsar on carom's sets.
+
+pub mod wire;
