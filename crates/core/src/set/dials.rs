@@ -134,6 +134,9 @@ impl Machine {
         if self.any.is_empty() {
             return;
         }
+        if self.options.per_backend == 0 {
+            return self.dial_for_each(now);
+        }
         let dials = |id: &u32| self.records[id].places.iter().map(|place| &place.dial);
         let fresh = |dial: &Dial| matches!(dial, Dial::Connecting { doubted: false, .. });
         if self.order.iter().any(|id| dials(id).any(fresh)) {
@@ -160,6 +163,21 @@ impl Machine {
         let refusal = self.failure();
         for waiter in std::mem::take(&mut self.any) {
             self.refuse(waiter, refusal.clone());
+        }
+    }
+
+    /// Where each lease has a connection of its own, nobody is served by another's: those who waited for the resolver are given
+    /// a place each.
+    fn dial_for_each(&mut self, now: Instant) {
+        let live = self.order.iter().find(|id| !self.records[id].dead).or(self.order.first());
+        let Some(&backend) = live else { return };
+        for waiter in std::mem::take(&mut self.any) {
+            let place = self.choose_place(backend);
+            if let Some(found) = self.waiters.get_mut(&waiter) {
+                found.place = Some((backend, place));
+                self.place(backend, place).waiters.insert(waiter);
+                self.want_dial(now, backend, place);
+            }
         }
     }
 
