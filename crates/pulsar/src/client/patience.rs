@@ -62,7 +62,7 @@ impl Patience {
     }
 }
 
-/// The delays between one life of a producer or consumer and the next: none, unless lives are short.
+/// The delays between one life of a producer or consumer and the next: none, unless lives are short and come to nothing.
 pub(crate) struct Pace {
     policy: Policy,
     tries: Tries,
@@ -85,6 +85,11 @@ impl Pace {
     /// A life begins.
     pub(crate) fn begun(&mut self) {
         self.since = Some(Instant::now());
+    }
+
+    /// The life that is has come to something.
+    pub(crate) fn succeeded(&mut self) {
+        self.since = None;
     }
 
     /// How long to wait before the next. One short life may be chance.

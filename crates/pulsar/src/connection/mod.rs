@@ -184,7 +184,7 @@ impl Lines {
             return Err(self.ended());
         }
         table.producers.insert(id, sender);
-        Ok((Enlisted { lines: Arc::clone(self), who: Who::Producer(id) }, events))
+        Ok((Enlisted { lines: Arc::clone(self), who: Who::Producer(id), gone: false }, events))
     }
 
     /// A consumer will hear what is for it; at most `room` messages may lie unheard.
@@ -199,7 +199,7 @@ impl Lines {
             return Err(self.ended());
         }
         table.consumers.insert(id, Consuming { events: sender, room: Arc::new(Semaphore::new(room)) });
-        Ok((Enlisted { lines: Arc::clone(self), who: Who::Consumer(id) }, events))
+        Ok((Enlisted { lines: Arc::clone(self), who: Who::Consumer(id), gone: false }, events))
     }
 
     /// Why it has ended, for somebody who was told that it has.
@@ -257,6 +257,8 @@ impl Drop for Asked<'_> {
 pub(crate) struct Enlisted {
     lines: Arc<Lines>,
     who: Who,
+    /// The broker was asked to close it, or knows nothing of it.
+    gone: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -267,23 +269,22 @@ enum Who {
 
 impl Enlisted {
     /// The broker knows nothing of it.
-    pub(crate) fn forget(self) {
-        self.lines.delist(self.who);
+    pub(crate) fn forget(mut self) {
+        self.gone = true;
     }
 
-    /// Closes it and waits for the broker's word.
-    pub(crate) async fn close(self) -> Result<(), Error> {
-        let (lines, who) = (Arc::clone(&self.lines), self.who);
-        if !lines.delist(who) {
+    /// Closes it and waits for the broker's word. It hears what is for it until then.
+    pub(crate) async fn close(mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.gone, true) || !self.lines.lists(self.who) {
             return Ok(());
         }
-        lines.request("closing", |request_id| closing(who, request_id)).await.map(drop)
+        self.lines.request("closing", |request_id| closing(self.who, request_id)).await.map(drop)
     }
 }
 
 impl Drop for Enlisted {
     fn drop(&mut self) {
-        if self.lines.delist(self.who) {
+        if self.lines.delist(self.who) && !self.gone {
             // Its answer is a stray, and expected to be.
             self.lines.tell(closing(self.who, self.lines.numbers.next()));
         }
@@ -291,6 +292,14 @@ impl Drop for Enlisted {
 }
 
 impl Lines {
+    fn lists(&self, who: Who) -> bool {
+        let table = self.table();
+        match who {
+            Who::Producer(id) => table.producers.contains_key(&id),
+            Who::Consumer(id) => table.consumers.contains_key(&id),
+        }
+    }
+
     /// Whether it was there.
     fn delist(&self, who: Who) -> bool {
         let mut table = self.table();

@@ -10,7 +10,7 @@ mod task;
 
 pub use message::Message;
 
-use crate::client::{Seat, Shared};
+use crate::client::{Pace, Seat, Shared};
 use crate::error::Error;
 use crate::topic;
 use crate::wire::{InitialPosition, SubType};
@@ -126,6 +126,7 @@ impl ConsumerBuilder {
             acks: Acks::new(),
             unsent: Vec::new(),
             leaving: Leaving::No,
+            pace: Pace::new(&self.shared.options.recovery),
         };
         self.shared.spawn(task.run());
         (part, beginning)

@@ -56,6 +56,7 @@ pub(super) struct Task {
     /// Asked for while there was no broker to ask.
     pub(super) unsent: Vec<Waiting<Reply>>,
     pub(super) leaving: Leaving,
+    pub(super) pace: Pace,
 }
 
 /// Whether the consumer is to end, and how.
@@ -104,10 +105,9 @@ impl Task {
     }
 
     async fn live(&mut self) -> Error {
-        let mut pace = Pace::new(&self.shared.options.recovery);
         let mut assigned = None;
         loop {
-            let delay = pace.delay();
+            let delay = self.pace.delay();
             let session = match self.begin(assigned.take(), delay).await {
                 Ok(session) => session,
                 Err(error) => return error,
@@ -116,7 +116,7 @@ impl Task {
             if let Some(begun) = self.begun.take() {
                 let _ = begun.send(Ok(()));
             }
-            pace.begun();
+            self.pace.begun();
             // Behind a proxy, brokers cannot be reached by their names.
             let direct = proxy_of(session.lease.backend().name()).is_none();
             match self.serve(session).await {
@@ -178,6 +178,7 @@ impl Task {
                 },
                 order = self.orders.recv(), if staying => self.obey(order, Some(&lines)),
                 room = messages.reserve(), if staying && !self.inbox.is_empty() => {
+                    self.pace.succeeded();
                     let message = self.inbox.hand_out();
                     if let (Ok(room), Some(message)) = (room, message) {
                         room.send(message);

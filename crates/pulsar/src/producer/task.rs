@@ -58,6 +58,7 @@ pub(super) struct Task {
     gone: bool,
     close: Option<oneshot::Sender<Result<(), Error>>>,
     last: Option<Error>,
+    pace: Pace,
 }
 
 /// Who the producer is, to every broker.
@@ -84,6 +85,8 @@ struct Session {
 }
 
 enum Turn {
+    /// The broker still has the producer: it is closed there first.
+    Anew,
     /// On to wherever the topic is now.
     Again(Option<Assigned>),
     Over(Error),
@@ -98,8 +101,8 @@ impl Task {
         room: Arc<Semaphore>,
         fate: Arc<OnceLock<Error>>,
     ) -> Task {
-        let (line, begun) = (Outstanding::new(), Some(begun));
-        Task { shared, who, orders, begun, room, fate, line, gone: false, close: None, last: None }
+        let (line, begun, pace) = (Outstanding::new(), Some(begun), Pace::new(&shared.options.recovery));
+        Task { shared, who, orders, begun, room, fate, line, gone: false, close: None, last: None, pace }
     }
 
     pub(super) async fn run(mut self) {
@@ -124,10 +127,9 @@ impl Task {
     }
 
     async fn live(&mut self) -> Error {
-        let mut pace = Pace::new(&self.shared.options.recovery);
         let mut assigned = None;
         loop {
-            let delay = pace.delay();
+            let delay = self.pace.delay();
             let session = match self.begin(assigned.take(), delay).await {
                 Ok(session) => session,
                 Err(error) => return error,
@@ -139,10 +141,11 @@ impl Task {
                 let _ = begun.send(Ok(()));
             }
             self.line.rewind();
-            pace.begun();
+            self.pace.begun();
             // Behind a proxy, brokers cannot be reached by their names.
             let direct = proxy_of(session.lease.backend().name()).is_none();
             match self.serve(session).await {
+                Turn::Anew => {}
                 Turn::Again(to) => assigned = to.filter(|_| direct),
                 Turn::Over(error) => return error,
             }
@@ -168,6 +171,20 @@ impl Task {
         }
     }
 
+    /// What was heard until the broker had closed the producer: what has a receipt is stored, and not sent again.
+    fn settle(&mut self, events: &mut mpsc::UnboundedReceiver<ProducerEvent>) {
+        while let Ok(event) = events.try_recv() {
+            match event {
+                ProducerEvent::Receipt(receipt) => {
+                    if let Some(entry) = self.line.take(receipt.sequence_id) {
+                        self.receipted(entry.what, &receipt);
+                    }
+                }
+                ProducerEvent::Failed(_) | ProducerEvent::Moved(_) => {}
+            }
+        }
+    }
+
     async fn serve(&mut self, session: Session) -> Turn {
         let Session { enlisted, mut events, lease, .. } = session;
         let lines = Arc::clone(lease.lines());
@@ -182,8 +199,15 @@ impl Task {
             let frame = self.next_frame(&lines);
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(event) => if let Some(turn) = self.hear(event) {
-                        return turn;
+                    Some(event) => match self.hear(event) {
+                        None => {}
+                        Some(Turn::Anew) => {
+                            let allowed = self.shared.options.operation_timeout;
+                            let _ = tokio::time::timeout(allowed, enlisted.close()).await;
+                            self.settle(&mut events);
+                            return Turn::Again(None);
+                        }
+                        Some(turn) => return turn,
                     },
                     None => {
                         self.last = Some(lines.ended());
@@ -228,14 +252,19 @@ impl Task {
     fn receipt(&mut self, receipt: &SendReceipt) -> Option<Turn> {
         match self.line.receipt(receipt.sequence_id) {
             Receipted::First(entry) => {
-                let id = receipt.message_id.clone().unwrap_or_default();
-                let _ = entry.what.reply.send(Ok(MessageId::of(&id, self.who.partition, -1)));
+                self.pace.succeeded();
+                self.receipted(entry.what, receipt);
                 None
             }
             Receipted::Nobody => None,
             // What is missing before it is sent again; the broker knows what it has by the numbers.
-            Receipted::OutOfOrder => Some(Turn::Again(None)),
+            Receipted::OutOfOrder => Some(Turn::Anew),
         }
+    }
+
+    fn receipted(&self, pending: Pending, receipt: &SendReceipt) {
+        let id = receipt.message_id.clone().unwrap_or_default();
+        let _ = pending.reply.send(Ok(MessageId::of(&id, self.who.partition, -1)));
     }
 
     fn failed(&mut self, failed: SendError) -> Option<Turn> {
@@ -251,7 +280,7 @@ impl Task {
             // The broker could not store it now: as if the producer had been closed.
             _ => {
                 self.last = Some(error);
-                Some(Turn::Again(None))
+                Some(Turn::Anew)
             }
         }
     }
