@@ -1,0 +1,6 @@
+//! The scripted Pulsar cluster, spoken to frame by frame.
+
+mod client;
+mod faults;
+mod moving;
+mod topics;
