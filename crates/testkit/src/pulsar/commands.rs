@@ -34,9 +34,7 @@ impl World {
         link.unanswered = false;
         let broker = link.broker;
         let greeting = matches!(command.body, Some(Command::Connect(_)));
-        if link.client.is_none() != greeting {
-            return Err(Broken);
-        }
+        let expected = link.client.is_none() == greeting;
         let kind = command.command_type();
         if let Some(kind) = kind {
             *self.brokers[broker].heard.entry(kind).or_default() += 1;
@@ -46,6 +44,7 @@ impl World {
         let (replies, over) = match answer {
             Answer::Ignored => return Ok(()),
             Answer::Close => return Err(Broken),
+            _ if !expected => return Err(Broken),
             Answer::Error(error) => (refusal(&command, error).into_iter().collect(), greeting),
             Answer::Normal
             | Answer::Silent

@@ -37,6 +37,13 @@ impl Cluster {
         self.shared.lock().topics.get(&full_name(topic)).map(|topic| topic.log.clone()).unwrap_or_default()
     }
 
+    /// How many messages were written to the topic, each of a batch counted.
+    pub fn written(&self, topic: &str) -> usize {
+        let world = self.shared.lock();
+        let log = world.topics.get(&full_name(topic)).map_or(&[][..], |topic| &topic.log);
+        log.iter().map(|entry| entry.messages as usize).sum()
+    }
+
     /// The payload of each message that was written to the topic, those of batches too.
     pub fn payloads(&self, topic: &str) -> Vec<Vec<u8>> {
         self.log(topic).iter().flat_map(Entry::payloads).collect()
