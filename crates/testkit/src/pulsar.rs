@@ -37,9 +37,10 @@
 //! ```
 //!
 //! Left out: transactions, compaction, schemas (any is accepted, none is kept), keys of key-shared subscriptions, exclusive
-//! producers, TLS.
+//! producers.
 
 mod answer;
+mod certificate;
 mod commands;
 mod consuming;
 mod frames;
@@ -65,6 +66,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use topic::full_name;
 use world::World;
 
@@ -78,6 +80,7 @@ use world::World;
 pub struct Cluster {
     shared: Arc<Shared>,
     brokers: Vec<Listening>,
+    root: Option<String>,
     _tasks: JoinSet<()>,
 }
 
@@ -91,18 +94,29 @@ struct Listening {
 impl Cluster {
     /// Starts so many brokers. They listen when this returns.
     pub async fn start(brokers: usize) -> io::Result<Cluster> {
+        Cluster::started(brokers, None)
+    }
+
+    /// Starts so many brokers that speak TLS alone, with certificates for 127.0.0.1 and `localhost` by a root of their own; see
+    /// [`root_pem`](Self::root_pem).
+    pub async fn start_tls(brokers: usize) -> io::Result<Cluster> {
+        Cluster::started(brokers, Some(certificate::made()?))
+    }
+
+    fn started(brokers: usize, tls: Option<(String, TlsAcceptor)>) -> io::Result<Cluster> {
         let ports = (0..brokers).map(|_| Port::reserve()).collect::<io::Result<Vec<_>>>()?;
-        let world = World::new(ports.iter().map(Port::address));
+        let (root, acceptor) = tls.unzip();
+        let world = World::new(ports.iter().map(Port::address), acceptor.is_some());
         let shared = Arc::new(Shared { world: Mutex::new(world), changes: watch::Sender::new(()) });
         let mut tasks = JoinSet::new();
         let mut listening = Vec::new();
         for (number, port) in ports.into_iter().enumerate() {
             let (opened, closed) = port.open()?;
             let (ears, changes) = watch::channel(Some(opened));
-            tasks.spawn(sockets::serve(number, Arc::clone(&shared), changes));
+            tasks.spawn(sockets::serve(number, Arc::clone(&shared), acceptor.clone(), changes));
             listening.push(Listening { port, ears, closed: Mutex::new(Some(closed)) });
         }
-        Ok(Cluster { shared, brokers: listening, _tasks: tasks })
+        Ok(Cluster { shared, brokers: listening, root, _tasks: tasks })
     }
 
     /// How many brokers there are, running or not.
@@ -115,9 +129,14 @@ impl Cluster {
         self.brokers[broker].port.address()
     }
 
-    /// `pulsar://` and the address.
+    /// `pulsar://`, or `pulsar+ssl://` with TLS, and the address.
     pub fn url(&self, broker: usize) -> String {
         self.shared.lock().url(broker)
+    }
+
+    /// The root that vouches for the brokers' certificates, if they speak TLS.
+    pub fn root_pem(&self) -> Option<&str> {
+        self.root.as_deref()
     }
 
     /// This topic has so many partitions: clients that ask are told, and use `topic-partition-0` and so on. 0: it has none.

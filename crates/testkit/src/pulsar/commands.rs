@@ -128,7 +128,7 @@ impl World {
             return Err(failure(NO_REQUEST, ServerError::Authentication, "the token is not right"));
         }
         let asked = connect.proxy_to_broker_url.as_deref().unwrap_or_default();
-        let target = match asked.strip_prefix("pulsar://").unwrap_or(asked) {
+        let target = match asked.split_once("://").map_or(asked, |(_, address)| address) {
             "" => None,
             asked => match self.brokers.iter().position(|broker| broker.up && broker.address.to_string() == asked) {
                 Some(target) => Some(target),
@@ -151,8 +151,10 @@ impl World {
         };
         let here = self.connections.get(&connection).is_some_and(|link| link.target == owner);
         let response = if self.settings.redirect && !here { LookupType::Redirect } else { LookupType::Connect };
+        let (broker_service_url, broker_service_url_tls) = self.urls(owner);
         Ok(vec![frames::command(LookupResponse {
-            broker_service_url: Some(self.url(owner)),
+            broker_service_url,
+            broker_service_url_tls,
             response: Some(response as i32),
             request_id: lookup.request_id,
             authoritative: Some(true),

@@ -166,7 +166,7 @@ impl World {
                 subscription.seek(index);
             }
         }
-        self.dismiss(&reading.topic, Some(&reading.subscription), None);
+        self.dismiss(&reading.topic, Some(&reading.subscription), &(None, None));
         Ok(success(seek.request_id))
     }
 

@@ -3,13 +3,13 @@
 use super::commands::NO_REQUEST;
 use super::frames;
 use super::subscription::Key;
-use super::world::World;
+use super::world::{Urls, World};
 use carom_pulsar::wire::{CloseConsumer, CloseProducer};
 
 impl World {
     /// Sends away who is at the topic, and gives it to another, or to nobody. `named`: they are told who has it now.
     pub(super) fn unload(&mut self, topic: &str, to: Option<usize>, named: bool) {
-        let url = to.filter(|_| named).map(|to| self.url(to));
+        let urls = to.filter(|_| named).map(|to| self.urls(to)).unwrap_or_default();
         let held = self.topics.entry(topic.to_owned()).or_default();
         held.owner = to;
         // The next owner begins a ledger of its own.
@@ -23,16 +23,16 @@ impl World {
             let close = CloseProducer {
                 producer_id: key.id,
                 request_id: NO_REQUEST,
-                assigned_broker_service_url: url.clone(),
-                assigned_broker_service_url_tls: None,
+                assigned_broker_service_url: urls.0.clone(),
+                assigned_broker_service_url_tls: urls.1.clone(),
             };
             self.send(key.connection, frames::command(close));
         }
-        self.dismiss(topic, None, url.as_deref());
+        self.dismiss(topic, None, &urls);
     }
 
     /// Sends away the consumers of one subscription, or of all.
-    pub(super) fn dismiss(&mut self, topic: &str, subscription: Option<&str>, url: Option<&str>) {
+    pub(super) fn dismiss(&mut self, topic: &str, subscription: Option<&str>, urls: &Urls) {
         let Some(held) = self.topics.get(topic) else { return };
         let named = held.subscriptions.iter().filter(|(name, _)| subscription.is_none_or(|wanted| wanted == *name));
         let keys = named.flat_map(|(_, subscription)| subscription.consumers().iter().map(|consumer| consumer.key));
@@ -48,8 +48,8 @@ impl World {
             let close = CloseConsumer {
                 consumer_id: key.id,
                 request_id: NO_REQUEST,
-                assigned_broker_service_url: url.map(str::to_owned),
-                assigned_broker_service_url_tls: None,
+                assigned_broker_service_url: urls.0.clone(),
+                assigned_broker_service_url_tls: urls.1.clone(),
             };
             self.send(key.connection, frames::command(close));
         }

@@ -9,14 +9,19 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::select;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// How long a connection that is over may take to write what it has.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// An address of our own, whether the broker listens or not.
 #[derive(Debug)]
@@ -63,7 +68,12 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Accepts while it is told to; ends when nobody can tell it any more.
-pub(super) async fn serve(broker: usize, shared: Arc<Shared>, mut listeners: watch::Receiver<Option<Arc<Ears>>>) {
+pub(super) async fn serve(
+    broker: usize,
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
+    mut listeners: watch::Receiver<Option<Arc<Ears>>>,
+) {
     let mut tasks = JoinSet::new();
     loop {
         let ears = listeners.borrow_and_update().clone();
@@ -75,8 +85,10 @@ pub(super) async fn serve(broker: usize, shared: Arc<Shared>, mut listeners: wat
                 Ok((stream, peer)) => {
                     // Under the lock of the world: who is counted is there, and who is there is counted.
                     let (outbox, ready) = mpsc::unbounded_channel();
-                    let connection = shared.change(|world| world.open(broker, peer, outbox));
-                    tasks.spawn(converse(stream, connection, Arc::clone(&shared), ready));
+                    let (open, closed) = oneshot::channel();
+                    let connection = shared.change(|world| world.open(broker, peer, outbox, open));
+                    let session = Session { connection, shared: Arc::clone(&shared), ready, closed };
+                    tasks.spawn(session.welcome(stream, tls.clone()));
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) => panic!("accepting failed: {error}"),
@@ -94,23 +106,45 @@ async fn accept(ears: Option<&Ears>) -> io::Result<(TcpStream, SocketAddr)> {
     }
 }
 
-/// Until either side has had enough.
-async fn converse(stream: TcpStream, connection: u64, shared: Arc<Shared>, ready: mpsc::UnboundedReceiver<Out>) {
-    let _ = stream.set_nodelay(true);
-    let (reader, writer) = stream.into_split();
-    let mut writing = std::pin::pin!(write(writer, ready));
-    let client_left = select! {
-        () = listen(reader, connection, &shared) => true,
-        () = &mut writing => false,
-    };
-    shared.change(|world| world.close(connection));
-    if client_left {
-        // The connection is forgotten, so the writer has an end too.
-        writing.await;
+struct Session {
+    connection: u64,
+    shared: Arc<Shared>,
+    ready: mpsc::UnboundedReceiver<Out>,
+    /// Ends when the world has forgotten the connection.
+    closed: oneshot::Receiver<()>,
+}
+
+impl Session {
+    async fn welcome(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        let _ = stream.set_nodelay(true);
+        match tls {
+            None => self.converse(stream).await,
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => self.converse(stream).await,
+                Err(_) => self.shared.change(|world| world.close(self.connection)),
+            },
+        }
+    }
+
+    /// Until either side has had enough.
+    async fn converse<S: AsyncRead + AsyncWrite>(self, stream: S) {
+        let Session { connection, shared, ready, closed } = self;
+        let (reader, writer) = split(stream);
+        let mut writing = pin!(write(writer, ready));
+        let written = select! {
+            () = listen(reader, connection, &shared) => false,
+            () = &mut writing => true,
+            _ = closed => false,
+        };
+        shared.change(|world| world.close(connection));
+        if !written {
+            // There is no more to come. Who does not read it has no claim to it.
+            let _ = timeout(LINGER, writing).await;
+        }
     }
 }
 
-async fn listen(mut reader: OwnedReadHalf, connection: u64, shared: &Shared) {
+async fn listen<R: AsyncRead + Unpin>(mut reader: R, connection: u64, shared: &Shared) {
     let mut bytes = Vec::new();
     let mut used = 0;
     let mut tick = Instant::now() + shared.lock().settings.keep_alive;
@@ -144,7 +178,7 @@ async fn listen(mut reader: OwnedReadHalf, connection: u64, shared: &Shared) {
 }
 
 /// Writes what is due, in the order in which it was said; what is not due yet when the connection ends is dropped.
-async fn write(mut writer: OwnedWriteHalf, mut ready: mpsc::UnboundedReceiver<Out>) {
+async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut ready: mpsc::UnboundedReceiver<Out>) {
     let mut later = BTreeMap::new();
     let mut number = 0_u64;
     loop {
@@ -158,7 +192,7 @@ async fn write(mut writer: OwnedWriteHalf, mut ready: mpsc::UnboundedReceiver<Ou
                     later.insert((Instant::now() + delay, number), bytes);
                     continue;
                 }
-                None => return,
+                None => break,
             },
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 match later.pop_first() {
@@ -170,5 +204,10 @@ async fn write(mut writer: OwnedWriteHalf, mut ready: mpsc::UnboundedReceiver<Ou
         if writer.write_all(&bytes).await.is_err() {
             return;
         }
+        // TLS may keep some for later.
+        if ready.is_empty() && writer.flush().await.is_err() {
+            return;
+        }
     }
+    let _ = writer.shutdown().await;
 }

@@ -8,7 +8,10 @@ use carom_pulsar::wire::{self, BaseCommand, CommandType, MessageIdData};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Without TLS, and with.
+pub(super) type Urls = (Option<String>, Option<String>);
 
 /// What a connection's writer is to do; the drop of its last sender closes the connection.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct World {
     pub(super) script: Script,
     pub(super) settings: Settings,
     pub(super) ids: Ids,
+    /// Whether the brokers speak TLS.
+    pub(super) tls: bool,
 }
 
 /// The last that were given away.
@@ -81,6 +86,7 @@ pub(super) struct Link {
     pub(super) target: usize,
     pub(super) peer: SocketAddr,
     pub(super) outbox: mpsc::UnboundedSender<Out>,
+    _open: oneshot::Sender<()>,
     /// Its version, once the client has said CONNECT.
     pub(super) client: Option<String>,
     pub(super) producers: BTreeMap<u64, Writing>,
@@ -106,7 +112,7 @@ pub(super) struct Reading {
 }
 
 impl World {
-    pub(super) fn new(addresses: impl IntoIterator<Item = SocketAddr>) -> World {
+    pub(super) fn new(addresses: impl IntoIterator<Item = SocketAddr>, tls: bool) -> World {
         let broker = |address| Broker { address, up: true, accepted: 0, heard: BTreeMap::new() };
         World {
             brokers: addresses.into_iter().map(broker).collect(),
@@ -116,10 +122,18 @@ impl World {
             script: Script::default(),
             settings: Settings::default(),
             ids: Ids::default(),
+            tls,
         }
     }
 
-    pub(super) fn open(&mut self, broker: usize, peer: SocketAddr, outbox: mpsc::UnboundedSender<Out>) -> u64 {
+    /// The drop of `open` tells that the connection is closed.
+    pub(super) fn open(
+        &mut self,
+        broker: usize,
+        peer: SocketAddr,
+        outbox: mpsc::UnboundedSender<Out>,
+        open: oneshot::Sender<()>,
+    ) -> u64 {
         self.brokers[broker].accepted += 1;
         self.ids.connection += 1;
         let link = Link {
@@ -127,6 +141,7 @@ impl World {
             target: broker,
             peer,
             outbox,
+            _open: open,
             client: None,
             producers: BTreeMap::new(),
             consumers: BTreeMap::new(),
@@ -161,7 +176,14 @@ impl World {
     }
 
     pub(super) fn url(&self, broker: usize) -> String {
-        format!("pulsar://{}", self.brokers[broker].address)
+        let scheme = if self.tls { "pulsar+ssl" } else { "pulsar" };
+        format!("{scheme}://{}", self.brokers[broker].address)
+    }
+
+    /// The url as commands have it: without TLS, and with.
+    pub(super) fn urls(&self, broker: usize) -> Urls {
+        let url = Some(self.url(broker));
+        if self.tls { (None, url) } else { (url, None) }
     }
 
     pub(super) fn send(&self, connection: u64, bytes: Vec<u8>) {

@@ -43,7 +43,7 @@ async fn answers_are_withheld_and_late() {
     let mut client = Client::connect(&cluster, 0).await;
     let id = cluster.connection_list(0)[0].id;
     cluster.answer(On::Connection(id), CommandType::Ping, Answer::Silent);
-    let delay = Duration::from_millis(50);
+    let delay = Duration::from_millis(300);
     cluster.answer(On::Anywhere, CommandType::Lookup, Answer::Normal.after(delay));
     let since = Instant::now();
     client.say(Ping {}).await;
@@ -123,7 +123,7 @@ async fn frames_are_spoiled() {
 #[tokio::test]
 async fn brokers_ping_and_close_on_silence() {
     let cluster = Cluster::start(1).await.unwrap();
-    cluster.keep_alive(Duration::from_millis(30));
+    cluster.keep_alive(Duration::from_millis(250));
     let mut client = Client::connect(&cluster, 0).await;
     let mut mute = Client::raw(cluster.address(0)).await;
     for _ in 0..3 {

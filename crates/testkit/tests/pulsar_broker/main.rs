@@ -3,4 +3,5 @@
 mod client;
 mod faults;
 mod moving;
+mod tls;
 mod topics;
