@@ -1,8 +1,8 @@
 """Produces and consumes with the published Pulsar client, and says what happened.
 
-    pulsar_roundtrip.py SCENARIO URL LOG
+    pulsar_roundtrip.py SCENARIO URL [ROOT] LOG
 
-Ends with 0 if all was as it should be. What the client itself has to say goes to the file LOG.
+ROOT is a file with the root certificate, for a URL with TLS. Ends with 0 if all was as it should be. What the client itself has to say goes to the file LOG.
 """
 
 import re
@@ -182,15 +182,17 @@ def token(url, log):
     print("token: let in with it, refused without it and with another")
 
 
-def connect(url, log, authentication=None, seconds=20):
+def connect(url, log, authentication=None, seconds=20, **options):
     logger = pulsar.FileLogger(pulsar.LoggerLevel.Info, log)
-    return pulsar.Client(url, authentication, logger=logger, operation_timeout_seconds=seconds)
+    return pulsar.Client(url, authentication, logger=logger, operation_timeout_seconds=seconds, **options)
 
 
-def main(scenario, url, log):
+def main(scenario, url, *files):
+    *roots, log = files
     if scenario == "token":
         return token(url, log)
-    client = connect(url, log)
+    secure = {"tls_trust_certs_file_path": roots[0], "tls_validate_hostname": True} if roots else {}
+    client = connect(url, log, **secure)
     if scenario.startswith("unload"):
         unload(client, scenario == "unload-True")
     else:

@@ -1,6 +1,7 @@
 //! The scripted Pulsar cluster of `testkit`, used by the published Python client: that it works shows that the cluster speaks
 //! the real protocol, so that what carom's own client does with it means something.
 
+use carom_live::process::Folder;
 use carom_live::python;
 use testkit::pulsar::Cluster;
 
@@ -68,4 +69,16 @@ async fn a_token_lets_in() {
     roundtrip("token", &cluster).await;
     println!("{} connections, {} message in the log", cluster.accepted(0), cluster.written("token"));
     assert_eq!(cluster.written("token"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_are_served_over_tls() {
+    let cluster = Cluster::start_tls(2).await.unwrap();
+    cluster.partitions("partitioned", 4);
+    let folder = Folder::new("root", None);
+    let root = folder.write("root.pem", cluster.root_pem().unwrap());
+    let arguments = ["partitioned", &cluster.url(0), root.to_str().unwrap()];
+    print!("over tls: {}", python::run("pulsar_roundtrip.py", &arguments).await);
+    cluster.until(|cluster| cluster.connections(0) + cluster.connections(1) == 0).await;
+    assert!(cluster.accepted(0) > 0 && cluster.accepted(1) > 0, "both brokers were used");
 }
