@@ -4,8 +4,9 @@ use super::Share;
 use super::shared::{Cell, Shared, Standing};
 use crate::clock;
 use crate::pool::quiet::{drop_quietly, text_of};
-use crate::pool::{ConnectError, ResolverEnded};
-use crate::resolver::{Resolution, ResolverState};
+use crate::pool::ConnectError;
+use crate::pool::causes::Failing;
+use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use carom_core::backend::Backend;
 use carom_core::set::{Action, ConnectionId, State};
 use std::collections::HashMap;
@@ -188,7 +189,7 @@ impl<S: Share> Driver<S> {
             tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&error), "connecting failed");
         }
         let outdated = self.shared.step(|table| {
-            let before = table.causes.failed(backend, error);
+            let before = table.causes.failed(backend, Failing::Connect, error);
             table.machine.handle_failed(clock::now(), id);
             (before, table.forget_causes())
         });
