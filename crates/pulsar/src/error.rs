@@ -157,11 +157,16 @@ impl Error {
 fn refused_for_good(error: &LeaseError) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(ConnectionError::Refused { error, .. }) = error.downcast_ref() {
-            return matches!(
-                error,
-                ServerError::Authentication | ServerError::Authorization | ServerError::UnsupportedVersion
-            );
+        match error.downcast_ref() {
+            Some(ConnectionError::Refused { error, .. }) => {
+                use ServerError::{Authentication, Authorization, UnsupportedVersion};
+                return matches!(error, Authentication | Authorization | UnsupportedVersion);
+            }
+            Some(ConnectionError::Tls(error)) => {
+                use carom::tls::ConnectError::{Certificate, Untrusted, WrongName};
+                return matches!(error, Certificate { .. } | Untrusted { .. } | WrongName { .. });
+            }
+            Some(_) | None => {}
         }
         cause = error.source();
     }

@@ -316,3 +316,6 @@ fn closing(who: Who, request_id: u64) -> BaseCommand {
         Who::Consumer(consumer_id) => CloseConsumer { consumer_id, request_id, ..CloseConsumer::default() }.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,19 +75,27 @@ impl Reader {
             tracing::debug!(broker = self.lines.broker, kind, "a command that is not known here");
             return Ok(());
         };
-        let command = match Table::answer_of(command) {
+        match (Table::request_of(&command), command) {
             // The broker will say so again when the producer may begin.
-            Ok((_, Ok(Command::ProducerSuccess(success)))) if success.producer_ready == Some(false) => return Ok(()),
-            Ok((number, answer)) => {
+            (Some(_), Command::ProducerSuccess(success)) if success.producer_ready == Some(false) => {}
+            (Some(number), command) => {
+                let answer = match command {
+                    Command::Failure(failure) => Err(failure),
+                    command => Ok(command),
+                };
                 let asked = self.lines.table().requests.remove(&number);
                 match asked {
                     Some(asked) => drop(asked.send(answer)),
                     None => self.lines.stray("answer", number),
                 }
-                return Ok(());
             }
-            Err(command) => command,
-        };
+            (None, command) => return self.heed(kind, command, frame.message),
+        }
+        Ok(())
+    }
+
+    /// A command that answers nothing.
+    fn heed(&self, kind: i32, command: Command, message: Option<Payload>) -> Result<(), ConnectionError> {
         match command {
             Command::Ping(_) => self.lines.pong_owed.notify_one(),
             Command::Pong(_) | Command::ActiveConsumerChange(_) | Command::ReachedEndOfTopic(_) => {}
@@ -100,10 +108,10 @@ impl Reader {
                 let assigned = Assigned { plain, tls: close.assigned_broker_service_url_tls };
                 self.tell_producer(close.producer_id, ProducerEvent::Moved(assigned), true);
             }
-            Command::Message(message) => {
-                let Some(payload) = frame.message else { return Err(ConnectionError::Violation { kind }) };
-                self.deliver(message, payload)?;
-            }
+            Command::Message(command) => match message {
+                Some(payload) => self.deliver(command, payload)?,
+                None => return Err(ConnectionError::Violation { kind }),
+            },
             Command::AckResponse(response) => {
                 self.tell_consumer(response.consumer_id, ConsumerEvent::Acked(response), false);
             }
@@ -126,7 +134,7 @@ impl Reader {
         let mut table = self.lines.table();
         let producer = if last { table.producers.remove(&id) } else { table.producers.get(&id).cloned() };
         drop(table);
-        if !producer.is_some_and(|producer| producer.send(event).is_ok()) {
+        if producer.is_none_or(|producer| producer.send(event).is_err()) {
             self.lines.stray("for a producer", id);
         }
     }
@@ -135,7 +143,7 @@ impl Reader {
         let mut table = self.lines.table();
         let consumer = if last { table.consumers.remove(&id) } else { table.consumers.get(&id).cloned() };
         drop(table);
-        if !consumer.is_some_and(|consumer| consumer.events.send(event).is_ok()) {
+        if consumer.is_none_or(|consumer| consumer.events.send(event).is_err()) {
             self.lines.stray("for a consumer", id);
         }
     }
@@ -148,7 +156,7 @@ impl Reader {
             return Ok(());
         };
         let room = consumer.room.try_acquire_owned().map_err(|_| ConnectionError::Flooded { consumer: id })?;
-        let _ = consumer.events.send(ConsumerEvent::Message(message, payload, room));
+        let _ = consumer.events.send(ConsumerEvent::Message(Box::new((message, payload)), room));
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum ProducerEvent {
 #[derive(Debug)]
 pub(crate) enum ConsumerEvent {
     /// With its place among those that may arrive ahead.
-    Message(Message, Payload, OwnedSemaphorePermit),
+    Message(Box<(Message, Payload)>, OwnedSemaphorePermit),
     Acked(AckResponse),
     /// The broker has closed the consumer; the topic may be found there.
     Moved(Assigned),
@@ -54,21 +54,17 @@ pub(super) struct Consuming {
 }
 
 impl Table {
-    /// Whose request a command answers, and how it ended; the command itself if it answers none.
-    pub(super) fn answer_of(command: Command) -> Result<(u64, Answer), Command> {
-        let request_id = match &command {
-            Command::Success(success) => success.request_id,
-            Command::Failure(failure) => failure.request_id,
-            Command::ProducerSuccess(success) => success.request_id,
-            Command::PartitionedMetadataResponse(response) => response.request_id,
-            Command::LookupResponse(response) => response.request_id,
-            Command::GetLastMessageIdResponse(response) => response.request_id,
-            Command::TopicsOfNamespaceResponse(response) => response.request_id,
-            _ => return Err(command),
-        };
+    /// Which request a command answers, if it does.
+    pub(super) fn request_of(command: &Command) -> Option<u64> {
         match command {
-            Command::Failure(failure) => Ok((request_id, Err(failure))),
-            command => Ok((request_id, Ok(command))),
+            Command::Success(success) => Some(success.request_id),
+            Command::Failure(failure) => Some(failure.request_id),
+            Command::ProducerSuccess(success) => Some(success.request_id),
+            Command::PartitionedMetadataResponse(response) => Some(response.request_id),
+            Command::LookupResponse(response) => Some(response.request_id),
+            Command::GetLastMessageIdResponse(response) => Some(response.request_id),
+            Command::TopicsOfNamespaceResponse(response) => Some(response.request_id),
+            _ => None,
         }
     }
 }

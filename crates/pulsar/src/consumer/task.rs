@@ -164,7 +164,8 @@ impl Task {
             let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(ConsumerEvent::Message(command, payload, room)) => {
+                    Some(ConsumerEvent::Message(message, room)) => {
+                        let (command, payload) = *message;
                         let arrived = self.inbox.arrive(&command, payload, room);
                         if let Some(done) = arrived.batch {
                             self.acks.batch(arrived.id, done);

@@ -7,7 +7,7 @@ use carom_pulsar::{Builder, Client, Consumer, Message};
 use std::error::Error;
 use std::time::Duration;
 use testkit::pulsar::Cluster;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -53,6 +53,9 @@ pub(crate) fn told_by(error: &dyn Error) -> String {
     text
 }
 
+/// What a [`Teller`] says to a command, given its own address.
+pub(crate) type Tell = fn(&Command, &str) -> Option<BaseCommand>;
+
 /// A broker that says what it is told to, for answers that no broker gives.
 pub(crate) struct Teller {
     pub(crate) url: String,
@@ -60,37 +63,40 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    pub(crate) async fn start(answer: fn(&Command, &str) -> Option<BaseCommand>) -> Teller {
+    pub(crate) async fn start(answer: Tell) -> Teller {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("pulsar://{}", listener.local_addr().unwrap());
         let mut tasks = JoinSet::new();
         let own = url.clone();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
-            while let Ok((mut socket, _)) = listener.accept().await {
-                let own = own.clone();
-                connections.spawn(async move {
-                    let (codec, mut read) = (Codec::default(), BytesMut::new());
-                    loop {
-                        while let Some(frame) = codec.decode(&mut read).unwrap() {
-                            let answer = match frame.command.body {
-                                Some(Command::Connect(_)) => Some(Connected::default().into()),
-                                Some(command) => answer(&command, &own),
-                                None => None,
-                            };
-                            if let Some(answer) = answer {
-                                let mut written = BytesMut::new();
-                                codec.encode(&answer.into(), &mut written).unwrap();
-                                socket.write_all(&written).await.unwrap();
-                            }
-                        }
-                        if socket.read_buf(&mut read).await.unwrap_or(0) == 0 {
-                            return;
-                        }
-                    }
-                });
+            while let Ok((socket, _)) = listener.accept().await {
+                connections.spawn(tell(socket, answer, own.clone()));
             }
         });
         Teller { url, _tasks: tasks }
+    }
+}
+
+/// Serves one connection until its end.
+pub(crate) async fn tell(mut socket: impl AsyncRead + AsyncWrite + Unpin, answer: Tell, own: String) {
+    let (codec, mut read) = (Codec::default(), BytesMut::new());
+    loop {
+        while let Some(frame) = codec.decode(&mut read).unwrap() {
+            let answer = match frame.command.body {
+                Some(Command::Connect(_)) => Some(Connected::default().into()),
+                Some(command) => answer(&command, &own),
+                None => None,
+            };
+            if let Some(answer) = answer {
+                let mut written = BytesMut::new();
+                codec.encode(&answer.into(), &mut written).unwrap();
+                socket.write_all(&written).await.unwrap();
+                socket.flush().await.unwrap();
+            }
+        }
+        if socket.read_buf(&mut read).await.unwrap_or(0) == 0 {
+            return;
+        }
     }
 }
