@@ -3,9 +3,9 @@
 use super::Share;
 use super::shared::{Cell, Shared, Standing};
 use crate::clock;
-use crate::pool::quiet::{drop_quietly, text_of};
 use crate::pool::ConnectError;
 use crate::pool::causes::Failing;
+use crate::pool::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use carom_core::backend::Backend;
 use carom_core::set::{Action, ConnectionId, State};
