@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL and Knot DNS, with apt-get.
+# Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS and Python with apt-get, and
+# Pulsar's Python client with pip, in a virtual environment below target/.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -9,13 +10,31 @@ has_redis() { command -v redis-server >/dev/null || [ -x /usr/bin/redis-server ]
 has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
 has_knot() { command -v knotd >/dev/null || [ -x /usr/sbin/knotd ]; }
 has_setpriv() { command -v setpriv >/dev/null; }
+has_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+
+venv=$(cd "$(dirname "$0")/.." && pwd)/target/live-venv
+client=pulsar-client==3.13.0
+has_client() {
+    "$venv/bin/python" -c 'import sys, pulsar; sys.exit(f"pulsar-client=={pulsar.__version__}" != sys.argv[1])' "$client" 2>/dev/null
+}
+install_client() {
+    has_client && return
+    say "installing $client"
+    python3 -m venv --clear "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$client" </dev/null
+    has_client || { say "pip succeeded, and yet $client cannot be imported"; exit 1; }
+}
 
 missing=()
 has_redis || missing+=(redis-server)
 has_postgres || missing+=(postgresql)
 has_knot || missing+=(knot)
 has_setpriv || missing+=(util-linux)
-[ ${#missing[@]} -gt 0 ] || exit 0
+has_venv || missing+=(python3 python3-venv)
+if [ ${#missing[@]} -eq 0 ]; then
+    install_client
+    exit 0
+fi
 
 if ! command -v apt-get >/dev/null; then
     say "missing: ${missing[*]}; there is no apt-get here, so install them by hand"
@@ -61,6 +80,8 @@ say "installing ${missing[*]}"
 apt update
 apt install -y --no-install-recommends "${missing[@]}"
 
-for check in has_redis has_postgres has_knot has_setpriv; do
+for check in has_redis has_postgres has_knot has_setpriv has_venv; do
     "$check" || { say "apt-get succeeded, and yet ${check#has_} is not there"; exit 1; }
 done
+
+install_client

@@ -11,6 +11,7 @@ pub mod knot;
 pub mod load;
 pub mod postgres;
 pub mod process;
+pub mod python;
 pub mod redis;
 pub mod resp;
 pub mod rest;

@@ -2,3 +2,4 @@
 
 pub mod backends;
 pub mod dns;
+pub mod pulsar;

@@ -1,0 +1,233 @@
+//! Building a client: where the cluster is, and every option.
+
+use super::{Client, Shared};
+use crate::address::{AddressError, Service};
+use crate::connection::Numbers;
+use crate::connector::{Connector, Token};
+use crate::hosts::Hosts;
+use carom::dns::DnsOptions;
+use carom::tcp::Tcp;
+use carom::tls::{Tls, TlsError};
+use carom::{Policy, Set};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The shortest `connection_max_idle` that is taken, as in Pulsar's own clients.
+const SHORTEST_IDLE: Duration = Duration::from_secs(15);
+
+/// Builds a [`Client`]; made by [`Client::builder`]. Every option has a default, which is that of Pulsar's own clients;
+/// [`build`](Builder::build) refuses what makes no sense.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    address: String,
+    max_idle: Option<Duration>,
+    shortest_idle: Duration,
+    idle_interval: Option<Duration>,
+    per_broker: usize,
+    operation_timeout: Duration,
+    keep_alive: Duration,
+    recovery: Policy,
+    token: Option<Token>,
+    tls: Option<Tls>,
+    dns: DnsOptions,
+    runtime: Option<Handle>,
+}
+
+/// Why a client could not be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The address of the cluster makes no sense.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// An option makes no sense.
+    #[error("`{option}` {problem}")]
+    #[non_exhaustive]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The connections' set says no.
+    #[error(transparent)]
+    Set(#[from] carom::BuildError),
+    /// There is no tokio runtime here, and none was given.
+    #[error("there is no tokio runtime here: call `build` in one, or give `runtime`")]
+    NoRuntime,
+}
+
+/// What the client goes by.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) operation_timeout: Duration,
+    pub(crate) recovery: Policy,
+    pub(crate) dns: DnsOptions,
+    pub(crate) tls: bool,
+}
+
+impl Builder {
+    pub(super) fn new(address: String) -> Builder {
+        Builder {
+            address,
+            max_idle: Some(Duration::from_secs(60)),
+            shortest_idle: SHORTEST_IDLE,
+            idle_interval: None,
+            per_broker: 1,
+            operation_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(30),
+            recovery: Policy::default()
+                .timeout(Duration::from_secs(10))
+                .max_timeout(Duration::from_secs(10))
+                .max_delay(Duration::from_secs(60)),
+            token: None,
+            tls: None,
+            dns: DnsOptions::default(),
+            runtime: None,
+        }
+    }
+
+    /// A connection that no producer, consumer or request has used for this long is released; `None` keeps it. Default 60 s;
+    /// under 15 s is refused. Pings are not use.
+    pub fn connection_max_idle(mut self, max_idle: impl Into<Option<Duration>>) -> Builder {
+        self.max_idle = max_idle.into();
+        self
+    }
+
+    /// How often unused connections are looked for: after its last use one lives between `connection_max_idle` and that and
+    /// twice this. Default: a quarter of `connection_max_idle`, at least a second, at most a minute.
+    pub fn connection_idle_interval(mut self, interval: impl Into<Option<Duration>>) -> Builder {
+        self.idle_interval = interval.into();
+        self
+    }
+
+    /// Connections to one broker; 0 gives every producer, consumer and request its own. A producer or consumer stays with the
+    /// one it began with. Default 1.
+    pub fn connections_per_broker(mut self, connections: usize) -> Builder {
+        self.per_broker = connections;
+        self
+    }
+
+    /// How long an operation may take, retries included: beginning a producer or consumer, beginning it again after its topic
+    /// has moved, a `send`, a request. Default 30 s.
+    pub fn operation_timeout(mut self, operation_timeout: Duration) -> Builder {
+        self.operation_timeout = operation_timeout;
+        self
+    }
+
+    /// How often a connection is pinged. One on which nothing arrives from one ping to the next is closed. Default 30 s.
+    pub fn keep_alive(mut self, keep_alive: Duration) -> Builder {
+        self.keep_alive = keep_alive;
+        self
+    }
+
+    /// Attempts and timeouts of connecting, and the delays between attempts at anything. Default: 3 attempts, timeout 10 s,
+    /// delay 100 ms up to 60 s, spread 0.2.
+    pub fn recovery(mut self, recovery: Policy) -> Builder {
+        self.recovery = recovery;
+        self
+    }
+
+    /// The token that says who the client is. Default: none.
+    pub fn token(self, token: impl Into<String>) -> Builder {
+        let token = token.into();
+        self.token_from(move || token.clone())
+    }
+
+    /// Where the token comes from: asked for each connection, and when a broker wants to know again. It must not block.
+    pub fn token_from(mut self, token: impl Fn() -> String + Send + Sync + 'static) -> Builder {
+        self.token = Some(Token(Arc::new(token)));
+        self
+    }
+
+    /// How `pulsar+ssl://` is spoken. Default: the roots of this system.
+    pub fn tls(mut self, tls: Tls) -> Builder {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// How names of brokers are resolved. Default: as the system is set up.
+    pub fn dns(mut self, dns: DnsOptions) -> Builder {
+        self.dns = dns;
+        self
+    }
+
+    /// The tokio runtime that the client lives on, with I/O and timers enabled. Default: the one that `build` is called in.
+    pub fn runtime(mut self, runtime: Handle) -> Builder {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// For tests only: takes a `connection_max_idle` of any length, so that release can be seen without waiting for it.
+    #[doc(hidden)]
+    pub fn connection_max_idle_of_tests(mut self, max_idle: Duration) -> Builder {
+        (self.max_idle, self.shortest_idle) = (Some(max_idle), Duration::ZERO);
+        self
+    }
+
+    /// Builds the client. It connects when something is asked of it.
+    ///
+    /// # Errors
+    /// When an option makes no sense (the error names it), or when there is no runtime.
+    pub fn build(self) -> Result<Client, BuildError> {
+        let refuse = |option, problem: &str| Err(BuildError::Option { option, problem: problem.to_owned() });
+        let service = Service::parse(&self.address)?;
+        if self.max_idle.is_some_and(|max_idle| max_idle < self.shortest_idle) {
+            return refuse("connection_max_idle", "must be at least 15 s, or `None`");
+        }
+        if self.operation_timeout.is_zero() {
+            return refuse("operation_timeout", "must be above zero");
+        }
+        if self.keep_alive.is_zero() {
+            return refuse("keep_alive", "must be above zero");
+        }
+        if let Err(error) = self.recovery.validate() {
+            return refuse("recovery", &error.to_string());
+        }
+        if self.tls.is_some() && !service.tls {
+            return refuse("tls", "has no effect without `pulsar+ssl://`");
+        }
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
+        };
+        let tls = match (service.tls, self.tls) {
+            (true, Some(tls)) => Some(tls),
+            (true, None) => Some(Tls::builder().build()?),
+            (false, _) => None,
+        };
+        let options = Options {
+            operation_timeout: self.operation_timeout,
+            recovery: self.recovery.clone(),
+            dns: self.dns.clone(),
+            tls: service.tls,
+        };
+        let numbers = Arc::new(Numbers::default());
+        let connector = Connector {
+            tcp: Tcp::default(),
+            tls,
+            token: self.token,
+            keep_alive: self.keep_alive,
+            numbers: Arc::clone(&numbers),
+        };
+        let set = Set::builder(connector)
+            .resolver(Hosts { hosts: service.hosts, dns: self.dns })
+            .name(self.address)
+            .per_backend(self.per_broker)
+            .max_idle(self.max_idle)
+            .idle_interval(self.idle_interval)
+            .lease_timeout(self.operation_timeout)
+            .recovery(self.recovery)
+            .runtime(runtime.clone())
+            .build()?;
+        let (tasks, closing) = (Mutex::new(JoinSet::new()), watch::Sender::new(false));
+        Ok(Client::new(Shared { set, options, numbers, runtime, tasks, closing }))
+    }
+}

@@ -1,0 +1,52 @@
+//! Why a connection could not be made, or has ended.
+
+use crate::wire::{ServerError, WireError};
+use std::io;
+use std::time::Duration;
+
+/// Why a connection to a broker could not be made, or has ended. All who used it are told the same.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// Reading or writing failed, or connecting did.
+    #[error("the connection failed")]
+    Io(#[from] io::Error),
+    /// TLS could not be agreed on.
+    #[error(transparent)]
+    Tls(#[from] carom::tls::ConnectError),
+    /// The broker closed it.
+    #[error("the broker closed the connection")]
+    ByBroker,
+    /// This side closed it: it was idle, or the client was closed.
+    #[error("the connection was let go")]
+    LetGo,
+    /// The broker refused the handshake.
+    #[error("the broker refused the handshake: {error}: {message}")]
+    #[non_exhaustive]
+    Refused {
+        /// Why.
+        error: ServerError,
+        /// The same for people.
+        message: String,
+    },
+    /// What arrived is no frame, or cannot be trusted.
+    #[error("the broker sent what cannot be read")]
+    Wire(#[from] WireError),
+    /// The broker sent a command that only clients send, or at the wrong time.
+    #[error("the broker broke the protocol with a command of type {kind}")]
+    #[non_exhaustive]
+    Violation {
+        /// Which command.
+        kind: i32,
+    },
+    /// The broker sent a consumer more messages than it had room for.
+    #[error("the broker sent consumer {consumer} more messages than it asked for")]
+    #[non_exhaustive]
+    Flooded {
+        /// Which consumer.
+        consumer: u64,
+    },
+    /// A ping was not followed by anything.
+    #[error("the broker was silent for {0:?} after a ping")]
+    Silent(Duration),
+}

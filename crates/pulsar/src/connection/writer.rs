@@ -1,0 +1,77 @@
+//! The writer: what is owed first, then control, then messages.
+
+use super::{ConnectionError, Lines};
+use crate::wire::{Frame, Pong};
+use bytes::{Bytes, BytesMut};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+/// Frames are joined into one write up to here.
+const ENOUGH: usize = 64 * 1024;
+/// How long a connection that is let go may take over its last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(
+    lines: Arc<Lines>,
+    mut socket: impl AsyncWrite + Unpin,
+    mut control: mpsc::UnboundedReceiver<Frame>,
+    mut data: mpsc::Receiver<Bytes>,
+) {
+    let closed = lines.closed();
+    tokio::pin!(closed);
+    let mut bytes = BytesMut::with_capacity(ENOUGH);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut closed => break,
+            () = lines.pong_owed.notified() => lines.put(&Pong {}.into(), &mut bytes),
+            Some(frame) = control.recv() => lines.put(&frame, &mut bytes),
+            Some(message) = data.recv() => bytes.extend_from_slice(&message),
+        }
+        while bytes.len() < ENOUGH {
+            if let Ok(frame) = control.try_recv() {
+                lines.put(&frame, &mut bytes);
+            } else if let Ok(message) = data.try_recv() {
+                bytes.extend_from_slice(&message);
+            } else {
+                break;
+            }
+        }
+        tokio::select! {
+            biased;
+            () = &mut closed => break,
+            written = write(&mut socket, &bytes) => if let Err(error) = written {
+                return lines.end(ConnectionError::Io(error));
+            },
+        }
+        bytes.clear();
+    }
+    if matches!(lines.over.borrow().as_deref(), Some(ConnectionError::LetGo)) {
+        // What was said before it was let go, goodbyes of producers for one, is still to be heard.
+        bytes.clear();
+        while let Ok(frame) = control.try_recv() {
+            lines.put(&frame, &mut bytes);
+        }
+        let last_words = async {
+            write(&mut socket, &bytes).await?;
+            socket.shutdown().await
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+    }
+}
+
+async fn write(socket: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+    socket.write_all(bytes).await?;
+    socket.flush().await
+}
+
+impl Lines {
+    fn put(&self, frame: &Frame, bytes: &mut BytesMut) {
+        if let Err(error) = self.codec.encode(frame, bytes) {
+            // Only a name of many thousand characters makes a command so large.
+            tracing::warn!(broker = self.broker, %error, "a command was not sent");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Consumers: messages come in, acknowledgements go back.
+//!
+//! A consumer has a task for each topic or partition it reads, which owns what has arrived there. The handle takes messages from
+//! all of them in turn; dropping it needs to wait for nothing: the tasks close and let go of their connections.
+
+mod acks;
+mod inbox;
+mod message;
+mod task;
+
+pub use message::Message;
+
+use crate::client::{Pace, Seat, Shared};
+use crate::error::Error;
+use crate::topic;
+use crate::wire::{InitialPosition, SubType};
+use acks::{Ack, Acks};
+use inbox::Inbox;
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use task::{Identity, Leaving, Order, Reply, Task};
+use tokio::sync::{mpsc, oneshot};
+
+/// A consumer to be; awaiting it begins it. Made by [`Client::consumer`](crate::Client::consumer).
+#[must_use = "a consumer does not begin until it is awaited"]
+pub struct ConsumerBuilder {
+    shared: Arc<Shared>,
+    topics: Vec<String>,
+    subscription: String,
+    sub_type: SubType,
+    position: InitialPosition,
+    name: Option<String>,
+    queue: u32,
+}
+
+impl ConsumerBuilder {
+    pub(crate) fn new(shared: Arc<Shared>, topic: String, subscription: String) -> ConsumerBuilder {
+        let (sub_type, position) = (SubType::Exclusive, InitialPosition::Latest);
+        ConsumerBuilder { shared, topics: vec![topic], subscription, sub_type, position, name: None, queue: 1000 }
+    }
+
+    /// One more topic to read.
+    pub fn topic(mut self, topic: impl Into<String>) -> ConsumerBuilder {
+        self.topics.push(topic.into());
+        self
+    }
+
+    /// How the consumers of the subscription share its messages. Default: [`SubType::Exclusive`].
+    pub fn sub_type(mut self, sub_type: SubType) -> ConsumerBuilder {
+        self.sub_type = sub_type;
+        self
+    }
+
+    /// Where the subscription starts if it is new. Default: [`InitialPosition::Latest`].
+    pub fn initial_position(mut self, position: InitialPosition) -> ConsumerBuilder {
+        self.position = position;
+        self
+    }
+
+    /// Its name, shown by the broker. Default: the broker gives it one.
+    pub fn name(mut self, name: impl Into<String>) -> ConsumerBuilder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Messages that may arrive ahead of [`Consumer::next`], for each partition; at least 1. Default 1000.
+    pub fn receiver_queue(mut self, messages: u32) -> ConsumerBuilder {
+        self.queue = messages.max(1);
+        self
+    }
+
+    async fn begin(self) -> Result<Consumer, Error> {
+        // One: a message in the channel has left its inbox, and counts as handed out.
+        let (messages, handed_out) = mpsc::channel(1);
+        let mut parts = Vec::new();
+        let mut begun = Vec::new();
+        for name in &self.topics {
+            let whole = topic::whole(name)?;
+            let partitions = self.shared.partitions(&whole).await?;
+            for (topic, partition) in topic::partitions(&whole, partitions) {
+                let (part, beginning) = self.part(topic, partition, parts.len(), messages.clone());
+                parts.push(part);
+                begun.push(beginning);
+            }
+        }
+        for beginning in begun {
+            // Dropping the parts ends the tasks that have begun.
+            beginning.await.map_err(|_| Error::Closed)??;
+        }
+        Ok(Consumer { subscription: self.subscription, parts, handed_out })
+    }
+
+    fn part(
+        &self,
+        topic: String,
+        partition: i32,
+        index: usize,
+        messages: mpsc::Sender<Result<Message, Error>>,
+    ) -> (Part, oneshot::Receiver<Result<(), Error>>) {
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (begun, beginning) = oneshot::channel();
+        let part = Part { orders, fate: Arc::default() };
+        let topic: Arc<str> = topic.into();
+        let ordered = matches!(self.sub_type, SubType::Exclusive | SubType::Failover);
+        let inbox = Inbox::new(Arc::clone(&topic), partition, index, self.queue, ordered);
+        let who = Identity {
+            topic,
+            subscription: self.subscription.clone(),
+            sub_type: self.sub_type,
+            position: self.position,
+            name: self.name.clone(),
+            id: self.shared.numbers.next(),
+            queue: self.queue,
+            seat: Seat { role: "consumer", place: None },
+        };
+        let task = Task {
+            shared: Arc::clone(&self.shared),
+            who,
+            orders: taken,
+            messages,
+            begun: Some(begun),
+            fate: Arc::clone(&part.fate),
+            inbox,
+            acks: Acks::new(),
+            unsent: Vec::new(),
+            leaving: Leaving::No,
+            pace: Pace::new(&self.shared.options.recovery),
+        };
+        self.shared.spawn(task.run());
+        (part, beginning)
+    }
+}
+
+impl IntoFuture for ConsumerBuilder {
+    type Output = Result<Consumer, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Consumer, Error>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.begin())
+    }
+}
+
+/// Reads messages of a subscription. Dropping it closes it at the broker, without waiting.
+///
+/// When a topic moves, the broker sends everything again that was not acknowledged. Exclusive and failover consumers leave out
+/// what they have handed out before; in shared subscriptions a message may come again.
+pub struct Consumer {
+    subscription: String,
+    parts: Vec<Part>,
+    handed_out: mpsc::Receiver<Result<Message, Error>>,
+}
+
+/// The handle's side of one topic or partition.
+struct Part {
+    orders: mpsc::UnboundedSender<Order>,
+    fate: Arc<OnceLock<Error>>,
+}
+
+impl Consumer {
+    /// The next message of any of its topics. Cancelling it loses nothing.
+    ///
+    /// # Errors
+    /// When a message cannot be read (the next can), and when a topic cannot be read any more: once for each, while others go
+    /// on; [`Error::Closed`] when there is none left.
+    pub async fn next(&mut self) -> Result<Message, Error> {
+        self.handed_out.recv().await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Says that a message is done with; ends when the broker has confirmed it. Over a move of the topic it is said again.
+    ///
+    /// A message of a batch is done with when all of them are, and until then confirmed by nobody.
+    ///
+    /// Cancelling it after the first poll only stops waiting.
+    ///
+    /// # Errors
+    /// When it was not confirmed within `operation_timeout`, was refused, or the consumer has ended.
+    pub async fn ack(&self, message: &Message) -> Result<(), Error> {
+        self.acknowledge(message, false).await
+    }
+
+    /// Says that a message and all before it, of the same topic or partition, are done with. As [`ack`](Consumer::ack).
+    ///
+    /// # Errors
+    /// As [`ack`](Consumer::ack). Shared subscriptions refuse it.
+    pub async fn ack_cumulative(&self, message: &Message) -> Result<(), Error> {
+        self.acknowledge(message, true).await
+    }
+
+    /// Asks for everything again that is not acknowledged.
+    pub fn redeliver(&self) {
+        for part in &self.parts {
+            // One that has ended says so to whoever waits for messages.
+            let _ = part.orders.send(Order::Redeliver);
+        }
+    }
+
+    /// The subscription.
+    pub fn subscription(&self) -> &str {
+        &self.subscription
+    }
+
+    /// Closes the consumer at its brokers, once what was acknowledged is confirmed. Cancelling it only stops waiting.
+    ///
+    /// # Errors
+    /// When the consumer had ended before.
+    pub async fn close(self) -> Result<(), Error> {
+        self.leave(Order::Close).await
+    }
+
+    /// Ends the subscription for good, and the consumer with it. Cancelling it only stops waiting.
+    ///
+    /// # Errors
+    /// When the broker says no, or the consumer had ended before.
+    pub async fn unsubscribe(self) -> Result<(), Error> {
+        self.leave(Order::Unsubscribe).await
+    }
+
+    async fn acknowledge(&self, message: &Message, cumulative: bool) -> Result<(), Error> {
+        let Some(part) = self.parts.get(message.part) else { return Err(Error::Closed) };
+        part.ask(|reply| Order::Ack(Ack { id: message.id, cumulative }, reply))?.wait(part).await
+    }
+
+    async fn leave(self, order: impl Fn(Reply) -> Order) -> Result<(), Error> {
+        let asked: Vec<_> = self.parts.iter().map(|part| (part, part.ask(&order))).collect();
+        for (part, answer) in asked {
+            answer?.wait(part).await?;
+        }
+        Ok(())
+    }
+}
+
+struct Answer(oneshot::Receiver<Result<(), Error>>);
+
+impl Answer {
+    async fn wait(self, part: &Part) -> Result<(), Error> {
+        self.0.await.unwrap_or_else(|_| Err(part.why()))
+    }
+}
+
+impl Part {
+    fn ask(&self, order: impl FnOnce(Reply) -> Order) -> Result<Answer, Error> {
+        let (reply, answer) = oneshot::channel();
+        match self.orders.send(order(reply)) {
+            Ok(()) => Ok(Answer(answer)),
+            Err(_) => Err(self.why()),
+        }
+    }
+
+    /// Why it takes nothing more.
+    fn why(&self) -> Error {
+        match self.fate.get() {
+            Some(Error::Closed) | None => Error::Closed,
+            Some(error) => Error::Ended { what: "consumer", source: Arc::new(error.clone()) },
+        }
+    }
+}
+
+impl fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer").field("subscription", &self.subscription).field("parts", &self.parts.len()).finish()
+    }
+}

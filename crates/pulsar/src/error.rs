@@ -1,0 +1,174 @@
+//! Why something that was asked of a cluster did not happen.
+
+use crate::address::AddressError;
+use crate::connection::ConnectionError;
+use crate::topic::TopicError;
+use crate::wire::{ServerError, WireError};
+use carom::LeaseError;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why something that was asked of a cluster did not happen.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no connection to be had.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// The connection ended. Whether what was asked has happened is not known.
+    #[error("the connection to {broker} ended")]
+    #[non_exhaustive]
+    Connection {
+        /// Whom it led to.
+        broker: String,
+        /// Why it ended.
+        source: Arc<ConnectionError>,
+    },
+    /// The broker said no.
+    #[error("{what} was refused: {error}: {message}")]
+    #[non_exhaustive]
+    Refused {
+        /// What was asked of it.
+        what: &'static str,
+        /// Why.
+        error: ServerError,
+        /// The same for people.
+        message: String,
+    },
+    /// The broker answered something else than what was asked.
+    #[error("{what} was answered with a command of type {kind}")]
+    #[non_exhaustive]
+    Unexpected {
+        /// What was asked of it.
+        what: &'static str,
+        /// What it answered.
+        kind: i32,
+    },
+    /// It took too long. `source` is the last thing that went wrong on the way, if something did.
+    #[error("{what} took longer than {after:?}")]
+    #[non_exhaustive]
+    TimedOut {
+        /// What was asked.
+        what: &'static str,
+        /// How long it may take.
+        after: Duration,
+        /// The last thing that went wrong.
+        source: Option<Arc<Error>>,
+    },
+    /// Brokers sent each other's questions round and round.
+    #[error("`{topic}` was not found in {redirects} redirects")]
+    #[non_exhaustive]
+    Redirects {
+        /// The topic.
+        topic: String,
+        /// How many there were.
+        redirects: usize,
+    },
+    /// A broker's host has no address.
+    #[error("`{host}` has no address")]
+    #[non_exhaustive]
+    Unresolved {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// A broker named another by an address that makes no sense.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The name of the topic makes no sense.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The message is larger than the broker takes.
+    #[error("a message of {size} bytes is larger than the limit of {limit}")]
+    #[non_exhaustive]
+    TooLarge {
+        /// How large it is, with what goes with it.
+        size: usize,
+        /// The most that the broker takes.
+        limit: usize,
+    },
+    /// A message that arrived cannot be taken apart.
+    #[error("message {id} cannot be read")]
+    #[non_exhaustive]
+    Unreadable {
+        /// Which.
+        id: crate::MessageId,
+        /// Why; `None` when it is compressed or encrypted, which this client does not undo.
+        source: Option<WireError>,
+    },
+    /// The producer or consumer had ended already, for this reason.
+    #[error("the {what} has ended")]
+    #[non_exhaustive]
+    Ended {
+        /// Which of them.
+        what: &'static str,
+        /// Why.
+        source: Arc<Error>,
+    },
+    /// The client, the producer or the consumer was closed.
+    #[error("closed")]
+    Closed,
+}
+
+impl Error {
+    /// Whether the same may succeed if it is tried again. What has worked before (`again`) is given more chances: its own
+    /// predecessor may not be gone yet.
+    pub(crate) fn is_passing(&self, again: bool) -> bool {
+        match self {
+            Error::Lease(LeaseError::Closed { .. }) => false,
+            Error::Lease(error) => !refused_for_good(error),
+            Error::Connection { .. } | Error::TimedOut { .. } | Error::Unresolved { .. } => true,
+            Error::Refused { error, .. } => match error {
+                ServerError::ServiceNotReady | ServerError::Metadata | ServerError::TooManyRequests => true,
+                ServerError::Persistence | ServerError::Unknown | ServerError::ConsumerAssign => true,
+                ServerError::ProducerBusy | ServerError::ConsumerBusy => again,
+                ServerError::TopicNotFound | ServerError::ConsumerNotFound => again,
+                ServerError::Authentication
+                | ServerError::Authorization
+                | ServerError::ProducerBlockedQuotaExceeded
+                | ServerError::ProducerBlockedQuotaException
+                | ServerError::Checksum
+                | ServerError::UnsupportedVersion
+                | ServerError::SubscriptionNotFound
+                | ServerError::TopicTerminated
+                | ServerError::InvalidTopicName
+                | ServerError::IncompatibleSchema
+                | ServerError::TransactionCoordinatorNotFound
+                | ServerError::InvalidTxnStatus
+                | ServerError::NotAllowed
+                | ServerError::TransactionConflict
+                | ServerError::TransactionNotFound
+                | ServerError::ProducerFenced => false,
+            },
+            Error::Unexpected { .. }
+            | Error::Redirects { .. }
+            | Error::Address(_)
+            | Error::Topic(_)
+            | Error::TooLarge { .. }
+            | Error::Unreadable { .. }
+            | Error::Ended { .. }
+            | Error::Closed => false,
+        }
+    }
+}
+
+/// A broker that refuses the handshake for a reason that time does not cure.
+fn refused_for_good(error: &LeaseError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref() {
+            Some(ConnectionError::Refused { error, .. }) => {
+                use ServerError::{Authentication, Authorization, UnsupportedVersion};
+                return matches!(error, Authentication | Authorization | UnsupportedVersion);
+            }
+            Some(ConnectionError::Tls(error)) => {
+                use carom::tls::ConnectError::{Certificate, Untrusted, WrongName};
+                return matches!(error, Certificate { .. } | Untrusted { .. } | WrongName { .. });
+            }
+            Some(_) | None => {}
+        }
+        cause = error.source();
+    }
+    false
+}

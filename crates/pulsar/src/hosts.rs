@@ -1,0 +1,81 @@
+//! Hosts and their addresses: those that a cluster is reached at, followed; and one broker's, when it is needed.
+
+use crate::address::Authority;
+use crate::error::Error;
+use carom::Backend;
+use carom::dns::{DnsOptions, resolver_for};
+use carom::resolver::{Publisher, Resolve, Resolver, ResolverState};
+use std::sync::Arc;
+
+/// Follows the addresses of several hosts. Each backend is called by its host and port.
+pub(crate) struct Hosts {
+    pub(crate) hosts: Vec<Authority>,
+    pub(crate) dns: DnsOptions,
+}
+
+impl Resolve for Hosts {
+    async fn run(self, publisher: Publisher) {
+        let mut fixed = Vec::new();
+        let mut followed = Vec::new();
+        for host in self.hosts {
+            match host.address {
+                Some(address) => fixed.push(Backend::new(host.name, address)),
+                None => match started(&host, &self.dns) {
+                    Ok(resolver) => followed.push((host, resolver)),
+                    Err(error) => return publisher.fail(error),
+                },
+            }
+        }
+        let mut receivers: Vec<_> = followed.iter().map(|(_, resolver)| resolver.subscribe()).collect();
+        loop {
+            let mut known = fixed.clone();
+            let mut trouble = None;
+            for ((host, _), receiver) in followed.iter().zip(&mut receivers) {
+                let resolution = receiver.borrow_and_update();
+                known.extend(resolution.backends.iter().map(|found| Backend::new(&*host.name, found.socket_addr())));
+                trouble = trouble.or_else(|| resolution.last_error.clone());
+            }
+            // A host that cannot be found is no reason to forget the others; without any there is nothing to say yet.
+            match trouble {
+                _ if !known.is_empty() => publisher.publish(known),
+                Some(error) => publisher.fail(error.to_string()),
+                None => {}
+            }
+            if receivers.is_empty() {
+                return;
+            }
+            any_changed(&mut receivers).await;
+        }
+    }
+}
+
+/// The addresses of one broker, always in the same order.
+pub(crate) async fn addresses(broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, Error> {
+    if let Some(address) = broker.address {
+        return Ok(vec![Backend::new(broker.name.as_str(), address)]);
+    }
+    let refuse = |source| Error::Unresolved { host: broker.name.clone(), source };
+    let resolver = started(broker, dns).map_err(|error| refuse(Some(Arc::from(error))))?;
+    let settled = |state| matches!(state, ResolverState::Running | ResolverState::Failed);
+    let resolution = resolver.wait_until(|known| settled(known.state)).await.map_err(|_| refuse(None))?;
+    let mut found: Vec<Backend> =
+        resolution.backends.iter().map(|found| Backend::new(broker.name.as_str(), found.socket_addr())).collect();
+    if found.is_empty() {
+        return Err(refuse(resolution.last_error));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn started(host: &Authority, dns: &DnsOptions) -> Result<Resolver, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(Resolver::start(resolver_for(&host.name, dns.clone())?)?)
+}
+
+async fn any_changed<T>(receivers: &mut [tokio::sync::watch::Receiver<T>]) {
+    let mut changes: Vec<_> = receivers.iter_mut().map(|receiver| Box::pin(receiver.changed())).collect();
+    std::future::poll_fn(|context| {
+        let ready = changes.iter_mut().any(|change| change.as_mut().poll(context).is_ready());
+        if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}

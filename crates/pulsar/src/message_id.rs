@@ -1,0 +1,40 @@
+//! Where a message is stored.
+
+use crate::wire::MessageIdData;
+use std::fmt;
+
+/// Where a message is stored. Those of one partition are ordered as their messages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId {
+    /// The partition of the topic; -1 when it has none.
+    pub partition: i32,
+    /// The ledger.
+    pub ledger: u64,
+    /// The entry in the ledger.
+    pub entry: u64,
+    /// Which message of the entry; -1 when the entry is one message.
+    pub batch_index: i32,
+}
+
+impl MessageId {
+    pub(crate) fn of(data: &MessageIdData, partition: i32, batch_index: i32) -> MessageId {
+        MessageId { partition, ledger: data.ledger_id, entry: data.entry_id, batch_index }
+    }
+
+    /// As the wire has it, the place in a batch aside.
+    pub(crate) fn entry_data(&self) -> MessageIdData {
+        let partition = (self.partition >= 0).then_some(self.partition);
+        MessageIdData { ledger_id: self.ledger, entry_id: self.entry, partition, ..MessageIdData::default() }
+    }
+}
+
+/// `ledger:entry:partition`, and `:index` within a batch, as Pulsar's tools write it.
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.ledger, self.entry, self.partition)?;
+        match self.batch_index {
+            ..0 => Ok(()),
+            index => write!(f, ":{index}"),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Producers: messages go out, receipts come back.
+//!
+//! A producer has a task for each partition of its topic, which owns what is in flight there. The handle only puts messages in
+//! line, so that dropping it needs to wait for nothing: the task sends what is in line, closes and lets go of the connection.
+
+mod outgoing;
+mod outstanding;
+mod task;
+
+pub use outgoing::Outgoing;
+
+use crate::client::{Seat, Shared};
+use crate::error::Error;
+use crate::message_id::MessageId;
+use crate::topic;
+use outgoing::partition_of;
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use task::{Identity, Order, Pending, Task};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+/// A producer to be; awaiting it begins it. Made by [`Client::producer`](crate::Client::producer).
+#[must_use = "a producer does not begin until it is awaited"]
+pub struct ProducerBuilder {
+    shared: Arc<Shared>,
+    topic: String,
+    name: Option<String>,
+    max_pending: usize,
+}
+
+impl ProducerBuilder {
+    pub(crate) fn new(shared: Arc<Shared>, topic: String) -> ProducerBuilder {
+        ProducerBuilder { shared, topic, name: None, max_pending: 1000 }
+    }
+
+    /// Its name, which no other producer of the topic may have. Default: the broker gives it one.
+    pub fn name(mut self, name: impl Into<String>) -> ProducerBuilder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Messages without a receipt, for each partition; further ones wait. At least 1. Default 1000.
+    pub fn max_pending(mut self, max_pending: usize) -> ProducerBuilder {
+        self.max_pending = max_pending.max(1);
+        self
+    }
+
+    async fn begin(self) -> Result<Producer, Error> {
+        let topic = topic::whole(&self.topic)?;
+        let partitions = self.shared.partitions(&topic).await?;
+        let mut parts = Vec::new();
+        let mut begun = Vec::new();
+        for (topic, partition) in topic::partitions(&topic, partitions) {
+            let (part, beginning) = self.part(topic, partition);
+            parts.push(part);
+            begun.push(beginning);
+        }
+        for beginning in begun {
+            // Dropping the parts ends the tasks that have begun.
+            beginning.await.map_err(|_| Error::Closed)??;
+        }
+        Ok(Producer { topic, parts, turn: AtomicUsize::new(0), timeout: self.shared.options.operation_timeout })
+    }
+
+    fn part(&self, topic: String, partition: i32) -> (Part, oneshot::Receiver<Result<(), Error>>) {
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (begun, beginning) = oneshot::channel();
+        let part = Part { orders, room: Arc::new(Semaphore::new(self.max_pending)), fate: Arc::default() };
+        let who = Identity {
+            topic,
+            partition,
+            id: self.shared.numbers.next(),
+            name: self.name.clone(),
+            named_by_user: self.name.is_some(),
+            epoch: 0,
+            seat: Seat { role: "producer", place: None },
+        };
+        let (room, fate) = (Arc::clone(&part.room), Arc::clone(&part.fate));
+        self.shared.spawn(Task::new(Arc::clone(&self.shared), who, taken, begun, room, fate).run());
+        (part, beginning)
+    }
+}
+
+impl IntoFuture for ProducerBuilder {
+    type Output = Result<Producer, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Producer, Error>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.begin())
+    }
+}
+
+/// Sends messages to a topic. Dropping it sends what is in line, and closes it at the broker, without waiting.
+pub struct Producer {
+    topic: String,
+    parts: Vec<Part>,
+    turn: AtomicUsize,
+    timeout: Duration,
+}
+
+/// The handle's side of one partition.
+#[derive(Clone)]
+struct Part {
+    orders: mpsc::UnboundedSender<Order>,
+    room: Arc<Semaphore>,
+    fate: Arc<OnceLock<Error>>,
+}
+
+impl Producer {
+    /// Puts a message in line; the future ends with where it is stored, or why it is not known to be. Many may be in flight at
+    /// a time: to the same partition they go in the order of these calls, as long as there is room (`max_pending`); beyond that
+    /// the future waits for room first.
+    ///
+    /// Cancelling: a message that is in line is sent whether or not somebody waits for its receipt.
+    ///
+    /// # Errors
+    /// When it has no receipt within `operation_timeout` (it may be stored all the same), is too large, or was refused; when the
+    /// producer has ended.
+    pub fn send(&self, message: impl Into<Outgoing>) -> Sending {
+        let message = message.into();
+        let index = match (&message.key, self.parts.len()) {
+            (_, 1) => 0,
+            (Some(key), partitions) => partition_of(key, partitions),
+            (None, partitions) => self.turn.fetch_add(1, Ordering::Relaxed) % partitions,
+        };
+        let part = self.parts[index].clone();
+        let state = match Arc::clone(&part.room).try_acquire_owned() {
+            Ok(room) => part.put(message, room, self.timeout),
+            Err(_) => {
+                let acquire = Box::pin(Arc::clone(&part.room).acquire_owned());
+                State::Waiting { acquire, message: Some(message), timeout: self.timeout }
+            }
+        };
+        Sending { part, state }
+    }
+
+    /// The topic, by its whole name.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+
+    /// How many partitions it sends to; 1 for a topic without.
+    pub fn partitions(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Sends what is in line, and closes the producer at its brokers.
+    ///
+    /// Cancelling it only stops waiting.
+    ///
+    /// # Errors
+    /// When the producer had ended before.
+    pub async fn close(self) -> Result<(), Error> {
+        let mut closing = Vec::new();
+        for part in &self.parts {
+            let (reply, closed) = oneshot::channel();
+            if part.orders.send(Order::Close(reply)).is_err() {
+                return Err(part.why());
+            }
+            closing.push(closed);
+        }
+        for closed in closing {
+            closed.await.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn put(&self, message: Outgoing, room: OwnedSemaphorePermit, timeout: Duration) -> State {
+        let (reply, receipt) = oneshot::channel();
+        let deadline = (tokio::time::Instant::now() + timeout).into_std();
+        let pending = Pending { message, reply, _room: room, encoded: None };
+        match self.orders.send(Order::Send(pending, deadline)) {
+            Ok(()) => State::InLine(receipt),
+            Err(_) => State::Refused,
+        }
+    }
+
+    /// Why it takes nothing more.
+    fn why(&self) -> Error {
+        match self.fate.get() {
+            Some(Error::Closed) | None => Error::Closed,
+            Some(error) => Error::Ended { what: "producer", source: Arc::new(error.clone()) },
+        }
+    }
+}
+
+/// A message on its way; see [`Producer::send`].
+#[must_use = "whether a message is stored is known when this ends"]
+pub struct Sending {
+    part: Part,
+    state: State,
+}
+
+enum State {
+    Waiting { acquire: Acquire, message: Option<Outgoing>, timeout: Duration },
+    InLine(oneshot::Receiver<Result<MessageId, Error>>),
+    Refused,
+}
+
+type Acquire = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
+
+impl Future for Sending {
+    type Output = Result<MessageId, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let Sending { part, state } = &mut *self;
+            *state = match state {
+                State::Waiting { acquire, message, timeout } => match ready!(acquire.as_mut().poll(context)) {
+                    Ok(room) => part.put(message.take().unwrap_or_default(), room, *timeout),
+                    Err(_) => State::Refused,
+                },
+                State::InLine(receipt) => {
+                    let receipt = ready!(Pin::new(receipt).poll(context));
+                    return Poll::Ready(receipt.unwrap_or_else(|_| Err(part.why())));
+                }
+                State::Refused => return Poll::Ready(Err(part.why())),
+            };
+        }
+    }
+}
+
+impl fmt::Debug for Producer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Producer").field("topic", &self.topic).field("partitions", &self.parts.len()).finish()
+    }
+}

@@ -1,0 +1,164 @@
+//! Brokers that misbehave: what is wrong with one producer stays with it, what is wrong with a connection is told to all.
+
+mod support;
+
+use carom_pulsar::wire::CommandType;
+use carom_pulsar::{ConnectionError, Error, ServerError};
+use std::time::Duration;
+use support::{client, numbers, told_by};
+use testkit::pulsar::{Answer, Cluster, On};
+
+#[tokio::test]
+async fn an_error_for_one_producer_leaves_the_others_of_the_connection_alone() {
+    for per_broker in [1, 5] {
+        let cluster = Cluster::start(1).await.unwrap();
+        let client = client(&cluster).connections_per_broker(per_broker).build().unwrap();
+        let good = client.producer("good").await.unwrap();
+        let bad = client.producer("bad").await.unwrap();
+        let begun = cluster.heard(0, CommandType::Producer);
+        let (accepted, connections) = (cluster.accepted(0), cluster.connections(0));
+        let persistence = Answer::Error(ServerError::Persistence).times(2, Answer::Normal);
+        cluster.answer(On::topic("bad"), CommandType::Send, persistence);
+        for number in 0..3 {
+            let sending = bad.send(format!("{number}"));
+            good.send("0").await.unwrap();
+            sending.await.unwrap();
+        }
+        assert_eq!(support::written(&cluster, "bad"), [0, 1, 2]);
+        assert_eq!(cluster.producers("good").len(), 1);
+        assert!(cluster.heard(0, CommandType::Producer) > begun, "the bad one has begun anew");
+        assert_eq!((cluster.accepted(0), cluster.connections(0)), (accepted, connections), "on the same connection");
+    }
+}
+
+#[tokio::test]
+async fn what_is_stored_after_an_error_is_not_stored_twice() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let persistence = Answer::Error(ServerError::Persistence).times(1, Answer::Normal);
+    cluster.answer(On::Anywhere, CommandType::Send, persistence);
+    let sending: Vec<_> = (0..10).map(|number| producer.send(format!("{number}"))).collect();
+    for sending in sending {
+        sending.await.unwrap();
+    }
+    let mut stored = support::written(&cluster, "orders");
+    stored.sort_unstable();
+    assert_eq!(stored, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_message_that_is_refused_for_good_fails_alone() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let answer = Answer::Error(ServerError::NotAllowed).times(1, Answer::Normal);
+    cluster.answer(On::Anywhere, CommandType::Send, answer);
+    let (first, second) = (producer.send("0"), producer.send("1"));
+    assert!(matches!(first.await, Err(Error::Refused { error: ServerError::NotAllowed, .. })));
+    second.await.unwrap();
+    assert_eq!(support::written(&cluster, "orders"), [1]);
+}
+
+#[tokio::test]
+async fn a_topic_that_has_ended_ends_its_producer() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Send, Answer::Error(ServerError::TopicTerminated));
+    let (first, second) = (producer.send("0"), producer.send("1"));
+    for sending in [first, second] {
+        let refused = sending.await.unwrap_err();
+        assert!(told_by(&refused).contains("TopicTerminated"), "{}", told_by(&refused));
+    }
+    assert!(matches!(producer.send("2").await, Err(Error::Ended { .. })));
+}
+
+#[tokio::test]
+async fn a_message_without_a_receipt_ends_when_its_time_is_up() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).operation_timeout(Duration::from_millis(300)).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Send, Answer::Ignored.times(1, Answer::Normal));
+    assert!(matches!(producer.send("0").await, Err(Error::TimedOut { what: "the message", .. })));
+    producer.send("1").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broker_that_withholds_its_pong_and_all_else_is_left() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).keep_alive(Duration::from_millis(100)).build().unwrap();
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Ping, Answer::Silent.times(1, Answer::Normal));
+    cluster.until(|cluster| cluster.accepted(0) == 2).await;
+    producer.send("0").await.unwrap();
+    assert_eq!(numbers(&mut consumer, 1).await, [0]);
+}
+
+#[tokio::test]
+async fn pings_are_answered_while_messages_are_sent() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.keep_alive(Duration::from_millis(50));
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let large = vec![7; 256 * 1024];
+    while cluster.heard(0, CommandType::Pong) < 3 {
+        let sending: Vec<_> = (0..20).map(|_| producer.send(large.clone())).collect();
+        for sending in sending {
+            sending.await.unwrap();
+        }
+    }
+    assert_eq!(cluster.accepted(0), 1, "the broker never had to close it");
+}
+
+#[tokio::test]
+async fn bad_frames_end_the_connection_and_everybody_begins_anew() {
+    for bad in [Answer::oversized(), Answer::garbage(), Answer::cut_short()] {
+        let cluster = Cluster::start(1).await.unwrap();
+        cluster.deduplicate(true);
+        let client = client(&cluster).build().unwrap();
+        let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+        let other = client.producer("other").await.unwrap();
+        let producer = client.producer("orders").await.unwrap();
+        cluster.answer(On::topic("orders"), CommandType::Send, bad.times(1, Answer::Normal));
+        producer.send("0").await.unwrap();
+        other.send("0").await.unwrap();
+        assert_eq!(numbers(&mut consumer, 1).await, [0]);
+        assert_eq!((cluster.accepted(0), cluster.log("orders").len()), (2, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_bad_checksum_ends_the_connection_and_the_message_comes_again() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Message, Answer::BadChecksum.times(1, Answer::Normal));
+    producer.send("0").await.unwrap();
+    assert_eq!(numbers(&mut consumer, 1).await, [0]);
+    assert_eq!(cluster.accepted(0), 2);
+}
+
+#[tokio::test]
+async fn a_command_that_nobody_knows_is_passed_over() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let Answer::Bytes(unknown) = Answer::unknown_command() else { unreachable!() };
+    cluster.inject(0, &unknown);
+    producer.send("0").await.unwrap();
+    assert_eq!(cluster.accepted(0), 1);
+}
+
+#[tokio::test]
+async fn a_broker_that_refuses_the_handshake_is_quoted() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Connect, Answer::Error(ServerError::Authentication));
+    let client = client(&cluster).build().unwrap();
+    let refused = client.partitions("orders").await.unwrap_err();
+    let Error::Lease(lease) = &refused else { panic!("{refused}") };
+    let cause = std::error::Error::source(lease).and_then(|cause| cause.downcast_ref());
+    assert!(matches!(cause, Some(ConnectionError::Refused { error: ServerError::Authentication, .. })), "{cause:?}");
+}

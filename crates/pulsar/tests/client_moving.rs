@@ -1,0 +1,254 @@
+//! Topics move, brokers die: nothing is lost, doubled or reordered, and the connections left behind are released.
+
+mod support;
+
+use carom_pulsar::wire::CommandType;
+use carom_pulsar::{Builder, Client, Error, ServerError, SubType};
+use std::task::Poll;
+use std::time::Duration;
+use support::{client, number_of, numbers, open, written};
+use testkit::pulsar::{Answer, Cluster, On};
+use tokio::task::JoinSet;
+
+/// Lets go of what is unused within some tenths of a second.
+fn soon(client: Builder) -> Client {
+    let client = client.connection_max_idle_of_tests(Duration::from_millis(200));
+    client.connection_idle_interval(Duration::from_millis(50)).build().unwrap()
+}
+
+fn never(client: Builder) -> Client {
+    client.connection_max_idle(None).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_topic_goes_from_a_to_b_to_c_and_no_message_is_lost_doubled_or_reordered() {
+    let cluster = Cluster::start(3).await.unwrap();
+    cluster.own("orders", 0);
+    let client = never(client(&cluster));
+    let mut consumer = client.consumer("orders", "kitchen").receiver_queue(20).await.unwrap();
+    let producer = client.producer("orders").max_pending(30).await.unwrap();
+
+    let sender = tokio::spawn(async move {
+        let mut sending = JoinSet::new();
+        for number in 0..600 {
+            // Polled by a task of its own, in order: up to thirty are in flight whenever the topic moves.
+            let mut one = Box::pin(producer.send(format!("{number}")));
+            let at_once = std::future::poll_fn(|context| Poll::Ready(one.as_mut().poll(context))).await;
+            assert!(at_once.is_pending());
+            sending.spawn(one);
+            if sending.len() > 30 {
+                sending.join_next().await.unwrap().unwrap().unwrap();
+            }
+        }
+        while let Some(sent) = sending.join_next().await {
+            sent.unwrap().unwrap();
+        }
+    });
+    let reader = tokio::spawn(async move { numbers(&mut consumer, 600).await });
+    for (stored, owner) in [(100, 1), (200, 2), (300, 0), (400, 1), (500, 2)] {
+        cluster.until(|cluster| cluster.log("orders").len() >= stored).await;
+        assert!(cluster.log("orders").len() < 600, "it moves while messages are sent");
+        cluster.unload("orders", owner);
+    }
+    sender.await.unwrap();
+    assert_eq!(written(&cluster, "orders"), (0..600).collect::<Vec<_>>());
+    assert_eq!(reader.await.unwrap(), (0..600).collect::<Vec<_>>());
+    cluster.until(|cluster| cluster.backlog("orders", "kitchen") == Some(0)).await;
+}
+
+#[tokio::test]
+async fn a_broker_that_says_where_the_topic_went_saves_the_lookup() {
+    let cluster = Cluster::start(2).await.unwrap();
+    cluster.own("orders", 0);
+    let client = never(client(&cluster));
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let lookups = cluster.heard(0, CommandType::Lookup);
+    cluster.unload_assigned("orders", 1);
+    producer.send("7").await.unwrap();
+    assert_eq!(numbers(&mut consumer, 1).await, [7]);
+    assert_eq!(cluster.heard(0, CommandType::Lookup), lookups);
+}
+
+#[tokio::test]
+async fn three_connections_then_one() {
+    // The first scenario upstream has for this: one producer, one consumer, a connection to every broker.
+    let cluster = Cluster::start(3).await.unwrap();
+    cluster.own("orders", 0);
+    let client = soon(client(&cluster));
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let mut sent = 0;
+    for owner in [1, 2] {
+        cluster.unload("orders", owner);
+        producer.send(format!("{sent}")).await.unwrap();
+        assert_eq!(numbers(&mut consumer, 1).await, [sent]);
+        sent += 1;
+    }
+    assert!((0..3).all(|broker| cluster.accepted(broker) >= 1));
+    cluster.until(|cluster| open(cluster) == 1).await;
+    assert_eq!(cluster.connections(2), 1);
+
+    let accepted = cluster.accepted(2);
+    producer.send(format!("{sent}")).await.unwrap();
+    assert_eq!(numbers(&mut consumer, 1).await, [sent]);
+    assert_eq!((open(&cluster), cluster.accepted(2)), (1, accepted), "what is used was never released");
+    let roles = &client.connections()[0].roles;
+    assert_eq!((roles.get("producer"), roles.get("consumer")), (Some(&1), Some(&1)));
+}
+
+#[tokio::test]
+async fn two_partitions_end_with_two_connections_at_most() {
+    let cluster = Cluster::start(4).await.unwrap();
+    cluster.partitions("orders", 2);
+    let client = soon(client(&cluster));
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    for owner in 0..4 {
+        cluster.unload("orders-partition-0", owner);
+        cluster.unload("orders-partition-1", (owner + 1) % 4);
+        let both = [producer.send(format!("{owner}")), producer.send(format!("{owner}"))];
+        for sending in both {
+            sending.await.unwrap();
+        }
+        assert_eq!(numbers(&mut consumer, 2).await, [owner, owner]);
+    }
+    cluster.until(|cluster| open(cluster) <= 2).await;
+    producer.send("9").await.unwrap();
+    assert_eq!(numbers(&mut consumer, 1).await, [9]);
+    assert!(open(&cluster) <= 2);
+}
+
+#[tokio::test]
+async fn one_consumer_of_two_topics_of_one_broker_ends_with_one_connection() {
+    let cluster = Cluster::start(3).await.unwrap();
+    let client = soon(client(&cluster));
+    for topic in ["coffee", "tea"] {
+        cluster.own(topic, 0);
+    }
+    let mut consumer = client.consumer("coffee", "kitchen").topic("tea").await.unwrap();
+    let producers = [client.producer("coffee").await.unwrap(), client.producer("tea").await.unwrap()];
+    for owner in 0..3 {
+        cluster.shed(owner, (owner + 1) % 3);
+        for (number, producer) in producers.iter().enumerate() {
+            producer.send(format!("{number}")).await.unwrap();
+        }
+        let mut read = numbers(&mut consumer, 2).await;
+        read.sort_unstable();
+        assert_eq!(read, [0, 1]);
+    }
+    cluster.until(|cluster| open(cluster) == 1).await;
+    producers[1].send("5").await.unwrap();
+    assert_eq!(numbers(&mut consumer, 1).await, [5]);
+    assert_eq!(open(&cluster), 1);
+}
+
+#[tokio::test]
+async fn what_a_dead_connection_left_without_a_receipt_is_sent_again_and_stored_once() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.deduplicate(true);
+    let client = never(client(&cluster));
+    let producer = client.producer("orders").await.unwrap();
+    for number in 0..100 {
+        // Stored, and the receipt never comes: the numbers tell the broker that it has it.
+        let answer = Answer::Normal.times(number % 7, Answer::DoneAndClose.times(1, Answer::Normal));
+        if number % 25 == 0 {
+            cluster.answer(On::Anywhere, CommandType::Send, answer);
+        }
+        producer.send(format!("{number}")).await.unwrap();
+    }
+    assert_eq!(written(&cluster, "orders"), (0..100).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_broker_dies_and_its_topics_are_found_elsewhere() {
+    let cluster = Cluster::start(3).await.unwrap();
+    cluster.own("orders", 1);
+    cluster.deduplicate(true);
+    let urls = format!("{},{}", cluster.url(0), cluster.address(1));
+    let client = never(Client::builder(urls).operation_timeout(Duration::from_secs(10)));
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    let first: Vec<_> = (0..50).map(|number| producer.send(format!("{number}"))).collect();
+    cluster.until(|cluster| cluster.log("orders").len() > 5).await;
+    cluster.stop(1).await;
+    let second: Vec<_> = (50..100).map(|number| producer.send(format!("{number}"))).collect();
+    for sending in first.into_iter().chain(second) {
+        sending.await.unwrap();
+    }
+    assert_eq!(written(&cluster, "orders"), (0..100).collect::<Vec<_>>());
+    assert_eq!(numbers(&mut consumer, 100).await, (0..100).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_was_handed_out_and_not_acknowledged_does_not_come_again_after_a_move() {
+    let cluster = Cluster::start(2).await.unwrap();
+    cluster.own("orders", 0);
+    let client = never(client(&cluster));
+    let mut consumer = client.consumer("orders", "kitchen").sub_type(SubType::Failover).await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    for number in 0..3 {
+        producer.send(format!("{number}")).await.unwrap();
+    }
+    let held = consumer.next().await.unwrap();
+    cluster.unload("orders", 1);
+    assert_eq!(number_of(&consumer.next().await.unwrap()), 1);
+    consumer.ack(&held).await.unwrap();
+    cluster.until(|cluster| cluster.backlog("orders", "kitchen") == Some(2)).await;
+}
+
+#[tokio::test]
+async fn acknowledgements_survive_the_connection_that_lost_them() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = never(client(&cluster));
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    producer.send("0").await.unwrap();
+    let message = consumer.next().await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Ack, Answer::Close.times(1, Answer::Normal));
+    consumer.ack(&message).await.unwrap();
+    assert_eq!(cluster.backlog("orders", "kitchen"), Some(0));
+}
+
+#[tokio::test]
+async fn a_topic_that_is_not_ready_is_asked_for_again() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = never(client(&cluster));
+    for command in [CommandType::Lookup, CommandType::PartitionedMetadata, CommandType::Producer] {
+        let not_ready = Answer::Error(ServerError::ServiceNotReady).times(2, Answer::Normal);
+        cluster.answer(On::Anywhere, command, not_ready);
+    }
+    let producer = client.producer("orders").await.unwrap();
+    assert_eq!(cluster.heard(0, CommandType::Producer), 3);
+
+    cluster.answer(
+        On::Anywhere,
+        CommandType::Producer,
+        Answer::Error(ServerError::ProducerBusy).times(2, Answer::Normal),
+    );
+    cluster.unload("orders", 0);
+    producer.send("0").await.unwrap();
+    assert_eq!(cluster.heard(0, CommandType::Producer), 6);
+}
+
+#[tokio::test]
+async fn a_producer_that_finds_no_broker_gives_up_and_says_why() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = never(Client::builder(cluster.url(0)).operation_timeout(Duration::from_millis(700)));
+    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    cluster.stop(0).await;
+    let ends = |error: &Error| matches!(error, Error::TimedOut { source: Some(_), .. } | Error::Ended { .. });
+    let lost = producer.send("0").await.unwrap_err();
+    assert!(ends(&lost), "{lost:?}");
+    let over = consumer.next().await.unwrap_err();
+    assert!(matches!(over, Error::TimedOut { what: "the consumer", .. }), "{over:?}");
+    let later = loop {
+        match producer.send("1").await {
+            Err(error @ Error::Ended { .. }) => break error,
+            Err(error) => assert!(ends(&error), "{error:?}"),
+            Ok(id) => panic!("stored at {id} by a broker that is gone"),
+        }
+    };
+    assert!(support::told_by(&later).contains("the producer took longer"), "{}", support::told_by(&later));
+}

@@ -1,0 +1,213 @@
+//! The sockets of a broker, and what goes through them.
+
+use super::Shared;
+use super::frames;
+use super::world::Out;
+use carom_pulsar::wire::FRAME_ALLOWANCE;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::select;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// How long a connection that is over may take to write what it has.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// An address of our own, whether the broker listens or not.
+#[derive(Debug)]
+pub(super) struct Port {
+    address: SocketAddr,
+    /// Bound and deaf: it keeps the port from everybody else.
+    _reserved: Socket,
+}
+
+impl Port {
+    pub(super) fn reserve() -> io::Result<Port> {
+        let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let address = reserved.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?;
+        Ok(Port { address, _reserved: reserved })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Listens, until all have let go of the ears; the other end learns when that is so.
+    pub(super) fn open(&self) -> io::Result<(Arc<Ears>, oneshot::Receiver<()>)> {
+        let socket = bind(self.address)?;
+        socket.listen(1024)?;
+        let (open, closed) = oneshot::channel();
+        Ok((Arc::new(Ears { listener: TcpListener::from_std(socket.into())?, _open: open }), closed))
+    }
+}
+
+/// The listener goes first, then who waits for that is told.
+#[derive(Debug)]
+pub(super) struct Ears {
+    listener: TcpListener,
+    _open: oneshot::Sender<()>,
+}
+
+/// With `SO_REUSEADDR`: beside the socket that reserves the port, and whatever lingers of earlier connections.
+fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Accepts while it is told to; ends when nobody can tell it any more.
+pub(super) async fn serve(
+    broker: usize,
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
+    mut listeners: watch::Receiver<Option<Arc<Ears>>>,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let ears = listeners.borrow_and_update().clone();
+        select! {
+            changed = listeners.changed() => if changed.is_err() {
+                break;
+            },
+            accepted = accept(ears.as_deref()) => match accepted {
+                Ok((stream, peer)) => {
+                    // Under the lock of the world: who is counted is there, and who is there is counted.
+                    let (outbox, ready) = mpsc::unbounded_channel();
+                    let (open, closed) = oneshot::channel();
+                    let connection = shared.change(|world| world.open(broker, peer, outbox, open));
+                    let session = Session { connection, shared: Arc::clone(&shared), ready, closed };
+                    tasks.spawn(session.welcome(stream, tls.clone()));
+                }
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => panic!("accepting failed: {error}"),
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+    tasks.shutdown().await;
+}
+
+async fn accept(ears: Option<&Ears>) -> io::Result<(TcpStream, SocketAddr)> {
+    match ears {
+        Some(ears) => ears.listener.accept().await,
+        None => pending().await,
+    }
+}
+
+struct Session {
+    connection: u64,
+    shared: Arc<Shared>,
+    ready: mpsc::UnboundedReceiver<Out>,
+    /// Ends when the world has forgotten the connection.
+    closed: oneshot::Receiver<()>,
+}
+
+impl Session {
+    async fn welcome(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
+        let _ = stream.set_nodelay(true);
+        match tls {
+            None => self.converse(stream).await,
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => self.converse(stream).await,
+                Err(_) => self.shared.change(|world| world.close(self.connection)),
+            },
+        }
+    }
+
+    /// Until either side has had enough.
+    async fn converse<S: AsyncRead + AsyncWrite>(self, stream: S) {
+        let Session { connection, shared, ready, closed } = self;
+        let (reader, writer) = split(stream);
+        let mut writing = pin!(write(writer, ready));
+        let written = select! {
+            () = listen(reader, connection, &shared) => false,
+            () = &mut writing => true,
+            _ = closed => false,
+        };
+        shared.change(|world| world.close(connection));
+        if !written {
+            // There is no more to come. Who does not read it has no claim to it.
+            let _ = timeout(LINGER, writing).await;
+        }
+    }
+}
+
+async fn listen<R: AsyncRead + Unpin>(mut reader: R, connection: u64, shared: &Shared) {
+    let mut bytes = Vec::new();
+    let mut used = 0;
+    let mut tick = Instant::now() + shared.lock().settings.keep_alive;
+    loop {
+        let limit = shared.lock().settings.max_message_size + FRAME_ALLOWANCE;
+        match frames::first(&bytes[used..], limit) {
+            Ok(Some((frame, length))) => {
+                if !shared.change(|world| world.hear(connection, frame)) {
+                    return;
+                }
+                used += length;
+                continue;
+            }
+            Ok(None) => {}
+            Err(frames::Broken) => return,
+        }
+        bytes.drain(..used);
+        used = 0;
+        select! {
+            read = reader.read_buf(&mut bytes) => if !matches!(read, Ok(1..)) {
+                return;
+            },
+            () = sleep_until(tick) => {
+                if !shared.change(|world| world.tick(connection)) {
+                    return;
+                }
+                tick = Instant::now() + shared.lock().settings.keep_alive;
+            }
+        }
+    }
+}
+
+/// Writes what is due, in the order in which it was said; what is not due yet when the connection ends is dropped.
+async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut ready: mpsc::UnboundedReceiver<Out>) {
+    let mut later = BTreeMap::new();
+    let mut number = 0_u64;
+    loop {
+        let due = later.first_key_value().map(|((due, _), _)| *due);
+        let bytes = select! {
+            biased;
+            out = ready.recv() => match out {
+                Some(Out { delay, bytes }) if delay.is_zero() => bytes,
+                Some(Out { delay, bytes }) => {
+                    number += 1;
+                    later.insert((Instant::now() + delay, number), bytes);
+                    continue;
+                }
+                None => break,
+            },
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                match later.pop_first() {
+                    Some((_, bytes)) => bytes,
+                    None => continue,
+                }
+            }
+        };
+        if writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+        // TLS may keep some for later.
+        if ready.is_empty() && writer.flush().await.is_err() {
+            return;
+        }
+    }
+    let _ = writer.shutdown().await;
+}
