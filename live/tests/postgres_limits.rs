@@ -48,7 +48,7 @@ async fn a_full_server_goes_on_serving_and_is_not_hammered() {
 
     // The server says why, and the pool goes on with what it has.
     let turned_away = || server.log().matches("too many clients already").count();
-    let (start, before) = (Instant::now(), turned_away());
+    let (start, before, made) = (Instant::now(), turned_away(), trial.dials.made());
     let (mut heard, mut samples, mut low) = (false, 0, 0);
     while start.elapsed() < ms(5000) {
         let snapshot = trial.pool.snapshot();
@@ -62,11 +62,11 @@ async fn a_full_server_goes_on_serving_and_is_not_hammered() {
     // Now and then a user closes one. Its place is free then, and is taken again.
     assert!(low * 10 <= samples, "fewer than 7 connections of 9 in {low} of {samples} samples");
     assert!(heard, "the cause is in the server's own words");
-    let refused = turned_away() - before;
+    let (refused, made) = (turned_away() - before, trial.dials.made() - made);
     // One of the 7 that find no place is tried 3 times, and then left alone for a second, less its spread. When a user has
-    // closed one meanwhile it finds a place, and up to four more try theirs.
-    let most = (3 + 4 + 3) * (5000 / 900 + 1);
-    assert!(refused <= most, "the server turned away {refused} in 5 s");
+    // closed one meanwhile it finds a place, and up to four more try theirs: so often is for the users to say.
+    let most = (3 + 4) * (5000 / 900 + 1 + made);
+    assert!(refused <= most, "the server turned away {refused} in 5 s, and let {made} in");
     until(ms(1000), async || match counted(&observer, "closure").await {
         9 => Ok(()),
         other => Err(format!("the server counts {other}")),
@@ -88,7 +88,7 @@ async fn a_full_server_goes_on_serving_and_is_not_hammered() {
     let mut table = rest::table();
     table.row(trial.row(&Rest { counts: vec![16], after: grown }));
     table.print(&format!(
-        "a full PostgreSQL: 9 places for 16, {refused} turned away in 5 s by its log; then room for all"
+        "a full PostgreSQL: 9 places for 16, {refused} turned away in 5 s by its log and {made} let in; then room for all"
     ));
     trial.ledger().figures().judge("closure", stalls.worst());
     trial.drain(&[server]).await;
