@@ -14,6 +14,7 @@
 use carom_core::backend::Backend;
 use std::error::Error;
 use std::future::{Future, pending, ready};
+use std::time::Duration;
 
 /// Opens connections to backends, and looks after them.
 ///
@@ -124,4 +125,22 @@ where
     fn connect(&self, backend: &Backend) -> impl Future<Output = Result<C, E>> + Send {
         (self.connect)(backend.clone())
     }
+}
+
+/// Why connecting failed when it was not the connector that said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// It took longer than the recovery policy allows.
+    #[error("connecting timed out after {0:?}")]
+    ConnectTimedOut(Duration),
+    /// The check took longer than `check_timeout`.
+    #[error("the check timed out after {0:?}")]
+    CheckTimedOut(Duration),
+    /// Cleaning after use took longer than `check_timeout`.
+    #[error("the reset timed out after {0:?}")]
+    ResetTimedOut(Duration),
+    /// The connector panicked.
+    #[error("the connector panicked")]
+    Panicked,
 }

@@ -38,6 +38,8 @@
 //! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
 //! this crate drives it on tokio.
 
+mod building;
+mod cause;
 mod clock;
 pub mod connect;
 #[cfg(feature = "dns")]
@@ -58,6 +60,7 @@ pub mod managers {
 #[doc = include_str!("moving.md")]
 pub mod moving {}
 pub mod pool;
+mod quiet;
 pub mod resolver;
 mod seed;
 pub mod set;
@@ -75,11 +78,14 @@ mod sync;
 #[path = "sync_shuttle.rs"]
 mod sync;
 
+pub use building::BuildError;
 pub use carom_core::backend::Backend;
 pub use carom_core::ejection::Ejection;
+pub use carom_core::options::OptionsError;
 pub use carom_core::pick::Pick;
 pub use carom_core::recovery::{Policy, Recovery};
+pub use cause::Cause;
 pub use connect::{Connect, connect_fn};
-pub use pool::{BuildError, Claim, ClaimError, ClaimOptions, Pool};
+pub use pool::{Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
 pub use set::{Lease, LeaseError, Set, Share};

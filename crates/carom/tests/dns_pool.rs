@@ -1,7 +1,8 @@
 //! A pool for a service by its name, while DNS changes, fails and comes back.
 
+use carom::Cause;
 use carom::dns::{Dns, DnsError, DnsOptions, Ipv6};
-use carom::pool::{Cause, State};
+use carom::pool::State;
 use carom::tcp::Tcp;
 use carom::{BuildError, Claim, ClaimError, Policy, Pool};
 use std::error::Error;

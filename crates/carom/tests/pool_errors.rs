@@ -1,6 +1,7 @@
 //! Failing: what claims and builders say, and what they name as the cause.
 
-use carom::pool::{Cause, State};
+use carom::Cause;
+use carom::pool::State;
 use carom::resolver::{Publisher, Resolve};
 use carom::{Backend, BuildError, ClaimError, Connect, Policy, Pool, connect_fn};
 use std::error::Error;

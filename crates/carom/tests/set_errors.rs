@@ -1,6 +1,6 @@
 //! Failing: what leases and builders say, and what they name as the cause.
 
-use carom::pool::Cause;
+use carom::Cause;
 use carom::resolver::{Publisher, Resolve};
 use carom::set::{LeaseOptions, State};
 use carom::{Backend, BuildError, LeaseError, Policy, Set};

@@ -96,6 +96,12 @@ fn plain(address: SocketAddr) -> String {
     address.to_string().replace(['[', ']'], "")
 }
 
+/// Whether two lists are the same, in priority and weight too, which are no part of who a backend is.
+pub fn are_the_same(some: &[Backend], others: &[Backend]) -> bool {
+    let figures = |backend: &Backend| (backend.priority(), backend.weight());
+    some == others && some.iter().map(figures).eq(others.iter().map(figures))
+}
+
 /// Known by its address alone, as [`Backend::fixed`].
 impl From<SocketAddr> for Backend {
     fn from(address: SocketAddr) -> Backend {

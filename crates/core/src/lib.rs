@@ -33,6 +33,7 @@ pub mod ejection;
 pub mod filter;
 pub mod idle;
 mod list;
+pub mod options;
 pub mod pick;
 pub mod plan;
 pub mod pool;

@@ -1,8 +1,9 @@
 //! A pool or a set for a service, by its name.
 
 use super::{DnsOptions, resolver_for};
+use crate::building::BuildError;
 use crate::connect::Connect;
-use crate::pool::{self, BuildError};
+use crate::pool;
 use crate::resolver::source::Source;
 use crate::set::{self, Share};
 

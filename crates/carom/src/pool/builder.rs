@@ -2,8 +2,8 @@
 
 use super::Pool;
 use super::driver::Driver;
-use super::error::BuildError;
 use super::shared::Shared;
+use crate::building::{self, BuildError};
 use crate::clock;
 use crate::connect::Connect;
 use crate::resolver::Resolve;
@@ -11,8 +11,9 @@ use crate::resolver::source::Source;
 use crate::seed::seed;
 use carom_core::backend::Backend;
 use carom_core::ejection::Ejection;
+use carom_core::options::OptionsError;
 use carom_core::pick::Pick;
-use carom_core::pool::{Machine, Options, OptionsError};
+use carom_core::pool::{Machine, Options};
 use carom_core::recovery::Recovery;
 use std::fmt;
 use std::sync::Arc;
@@ -201,10 +202,7 @@ impl<C: Connect> Builder<C> {
             machine.handle_backends(clock::now(), &self.source.fixed);
         }
         let resolver = self.source.prepare(&machine.options().recovery)?;
-        let runtime = match self.runtime {
-            Some(runtime) => runtime,
-            None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
-        };
+        let runtime = building::runtime(self.runtime)?;
         let shared = Arc::new(Shared::new(name, self.connector, machine));
         let (resolution, resolving) = resolver.start(&runtime);
         runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run());

@@ -1,10 +1,10 @@
 //! The guard that a caller holds: a connection, until it is dropped.
 
-use super::causes::Failing;
-use super::quiet::drop_quietly;
 use super::shared::{Held, Shared};
+use crate::cause::Failing;
 use crate::clock;
 use crate::connect::Connect;
+use crate::quiet::drop_quietly;
 use carom_core::backend::Backend;
 use carom_core::pool::Outcome;
 use carom_core::slot::Life;

@@ -4,12 +4,12 @@
 //! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
 //! machine hears that it has ended when it really has.
 
-use super::causes::Failing;
-use super::error::ConnectError;
-use super::quiet::{drop_quietly, text_of};
 use super::shared::{Held, Outstanding, Shared};
+use crate::cause::Failing;
 use crate::clock;
 use crate::connect::Connect;
+use crate::connect::ConnectError;
+use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use carom_core::backend::Backend;
 use carom_core::pool::{Action, Ending, State};

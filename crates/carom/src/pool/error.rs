@@ -1,8 +1,6 @@
-//! Why a claim, or building a pool, failed.
+//! Why a claim failed.
 
-use crate::resolver::InputError;
-use carom_core::backend::Backend;
-use carom_core::pool::OptionsError;
+use crate::cause::Cause;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -95,96 +93,6 @@ pub struct Summary {
     pub cause: Option<Cause>,
 }
 
-/// The last real error a pool met.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Cause {
-    /// Connecting to a backend failed.
-    #[non_exhaustive]
-    Connect {
-        /// Which backend.
-        backend: Arc<Backend>,
-        /// What the connector said.
-        error: Arc<dyn Error + Send + Sync>,
-    },
-    /// The check of an idle connection failed, and no new connection has been made since.
-    #[non_exhaustive]
-    Check {
-        /// Which backend.
-        backend: Arc<Backend>,
-        /// What the connector said.
-        error: Arc<dyn Error + Send + Sync>,
-    },
-    /// Cleaning a connection after use hung or panicked, and no new connection has been made since. One that the connector
-    /// says cannot be cleaned is none of these.
-    #[non_exhaustive]
-    Reset {
-        /// Which backend.
-        backend: Arc<Backend>,
-        /// What went wrong.
-        error: Arc<dyn Error + Send + Sync>,
-    },
-    /// A user blamed a backend, with [`Claim::fail`](super::Claim::fail), and no new connection has been made since.
-    #[non_exhaustive]
-    Use {
-        /// Which backend.
-        backend: Arc<Backend>,
-        /// The reason its user gave.
-        error: Arc<dyn Error + Send + Sync>,
-    },
-    /// The resolver could not say who serves.
-    #[non_exhaustive]
-    Resolve {
-        /// What it said.
-        error: Arc<dyn Error + Send + Sync>,
-    },
-}
-
-impl Cause {
-    pub(crate) fn error(&self) -> &(dyn Error + 'static) {
-        match self {
-            Cause::Connect { error, .. }
-            | Cause::Check { error, .. }
-            | Cause::Reset { error, .. }
-            | Cause::Use { error, .. }
-            | Cause::Resolve { error } => &**error,
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
-            Cause::Check { backend, error } => write!(f, "last failed check: {backend}: {}", Chain(&**error)),
-            Cause::Reset { backend, error } => write!(f, "last failed reset: {backend}: {}", Chain(&**error)),
-            Cause::Use { backend, error } => write!(f, "last failed use: {backend}: {}", Chain(&**error)),
-            Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
-        }
-    }
-}
-
-/// An error and its sources. Many drivers keep the reason there, and somebody reads the text at three in the morning.
-struct Chain<'a>(&'a (dyn Error + 'static));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut last = self.0.to_string();
-        f.write_str(&last)?;
-        let mut next = self.0.source();
-        while let Some(source) = next {
-            let text = source.to_string();
-            // Others repeat it.
-            if !last.ends_with(&text) {
-                write!(f, ": {text}")?;
-            }
-            last = text;
-            next = source.source();
-        }
-        Ok(())
-    }
-}
-
 impl Summary {
     fn figures(&self) -> String {
         let mut parts =
@@ -256,45 +164,10 @@ impl Error for ClaimError {
     }
 }
 
-/// Why connecting failed when it was not the connector that said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// It took longer than the recovery policy allows.
-    #[error("connecting timed out after {0:?}")]
-    ConnectTimedOut(Duration),
-    /// The check took longer than `check_timeout`.
-    #[error("the check timed out after {0:?}")]
-    CheckTimedOut(Duration),
-    /// Cleaning after use took longer than `check_timeout`.
-    #[error("the reset timed out after {0:?}")]
-    ResetTimedOut(Duration),
-    /// The connector panicked.
-    #[error("the connector panicked")]
-    Panicked,
-}
-
-/// Why a pool could not be built.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// An option makes no sense.
-    #[error("{0}")]
-    Option(#[from] OptionsError),
-    /// The service is no name and no address.
-    #[error("service {0}")]
-    Service(InputError),
-    /// Nothing says who serves.
-    #[error("nothing says who serves: give a `service`, `backends` or a `resolver`")]
-    NoResolver,
-    /// There is no tokio runtime here, and none was named.
-    #[error("no tokio runtime here: build inside one, or name one with `runtime`")]
-    NoRuntime,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Backend;
 
     fn summary(cause: Option<Cause>) -> Box<Summary> {
         Box::new(Summary {
@@ -327,18 +200,6 @@ mod tests {
         );
         let source = timed_out.source().unwrap();
         assert!(source.downcast_ref::<std::io::Error>().is_some(), "the connector's own error can be downcast");
-    }
-
-    #[test]
-    fn the_reason_behind_an_error_is_told_once() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("db error")]
-        struct Terse(#[source] std::io::Error);
-        #[derive(Debug, thiserror::Error)]
-        #[error("login: {0}")]
-        struct Wordy(#[source] Terse);
-        let error = Wordy(Terse(std::io::Error::other("password rejected")));
-        assert_eq!(Chain(&error).to_string(), "login: db error: password rejected");
     }
 
     #[test]

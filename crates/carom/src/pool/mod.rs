@@ -26,25 +26,25 @@
 //! ```
 
 mod builder;
-pub(crate) mod causes;
 mod claim;
 mod claiming;
 mod driver;
 mod error;
-pub(crate) mod quiet;
 pub(crate) mod shared;
 
 pub use builder::Builder;
-pub use carom_core::pool::{BackendSnapshot, BackendState, OptionsError, Snapshot as Figures, State};
+pub use carom_core::pool::{BackendSnapshot, BackendState, Snapshot as Figures, State};
 pub use carom_core::slot::{Counts, Phase};
 pub use claim::Claim;
 pub use claiming::Claiming;
-pub use error::{BuildError, Cause, ClaimError, ConnectError, Summary};
+pub use error::{ClaimError, Summary};
 pub use shared::Outstanding;
 
+use crate::cause::Cause;
 use crate::clock;
 use crate::connect::Connect;
 use carom_core::backend::Backend;
+use carom_core::options::OptionsError;
 use shared::{Asking, Shared};
 use std::fmt;
 use std::panic::Location;

@@ -3,11 +3,11 @@
 //! One lock around all of it, held for short steps. A step calls the machine, and whatever that delivers to waiting
 //! callers is put into their hands before the lock is let go; they are woken after.
 
-use super::causes::Causes;
 use super::error::{ClaimError, Summary};
-use super::quiet::drop_quietly;
+use crate::cause::Causes;
 use crate::clock;
 use crate::connect::Connect;
+use crate::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
 use carom_core::pool::{Claimed, Delivery, Lent, Machine, Outcome, Refusal, Request, Returned, State};

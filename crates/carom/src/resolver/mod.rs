@@ -126,9 +126,3 @@ impl Resolution {
         }
     }
 }
-
-/// Whether two lists are the same, in priority and weight too.
-fn are_the_same(some: &[Backend], others: &[Backend]) -> bool {
-    let figures = |backend: &Backend| (backend.priority(), backend.weight());
-    some == others && some.iter().map(figures).eq(others.iter().map(figures))
-}

@@ -1,7 +1,8 @@
 //! The publisher: where a resolver puts what it knows.
 
-use super::{Resolution, ResolverState, are_the_same};
+use super::{Resolution, ResolverState};
 use crate::{Backend, clock};
+use carom_core::backend::are_the_same;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;

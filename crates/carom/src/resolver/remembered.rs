@@ -1,10 +1,11 @@
 //! A resolver that remembers: what was known last is at hand at once after a restart, even without a nameserver.
 
-use super::{Publisher, Resolution, Resolve, ResolverState, are_the_same};
+use super::{Publisher, Resolution, Resolve, ResolverState};
 use crate::seed::seed;
 use crate::{Backend, clock};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use carom_core::backend::are_the_same;
 use sha1::{Digest, Sha1};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -2,7 +2,7 @@
 
 use super::{Fixed, Publisher, Resolution, Resolve};
 use crate::Backend;
-use crate::pool::BuildError;
+use crate::building::BuildError;
 use carom_core::recovery::Recovery;
 use std::future::Future;
 use std::pin::Pin;

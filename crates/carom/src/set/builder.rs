@@ -3,8 +3,8 @@
 use super::driver::Driver;
 use super::shared::Shared;
 use super::{Set, Share};
+use crate::building::{self, BuildError};
 use crate::clock;
-use crate::pool::BuildError;
 use crate::resolver::Resolve;
 use crate::resolver::source::Source;
 use crate::seed::seed;
@@ -139,10 +139,7 @@ impl<S: Share> Builder<S> {
             machine.handle_backends(clock::now(), &self.source.fixed);
         }
         let resolver = self.source.prepare(&machine.options().recovery)?;
-        let runtime = match self.runtime {
-            Some(runtime) => runtime,
-            None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
-        };
+        let runtime = building::runtime(self.runtime)?;
         let shared = Arc::new(Shared::new(name, self.connector, machine));
         let (resolution, resolving) = resolver.start(&runtime);
         runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run());

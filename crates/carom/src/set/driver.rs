@@ -2,10 +2,10 @@
 
 use super::Share;
 use super::shared::{Cell, Shared, Standing};
+use crate::cause::Failing;
 use crate::clock;
-use crate::pool::ConnectError;
-use crate::pool::causes::Failing;
-use crate::pool::quiet::{drop_quietly, text_of};
+use crate::connect::ConnectError;
+use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use carom_core::backend::Backend;
 use carom_core::set::{Action, ConnectionId, State};

@@ -2,8 +2,8 @@
 
 use super::Share;
 use super::shared::Table;
-use crate::pool::Cause;
-use crate::pool::causes::Outdated;
+use crate::cause::Cause;
+use crate::cause::Outdated;
 use carom_core::backend::Backend;
 use carom_core::set::{Figures, Refusal};
 use std::error::Error;

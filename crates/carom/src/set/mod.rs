@@ -55,9 +55,9 @@ pub use events::{Event, Events};
 pub use lease::{Lease, LeaseOptions, Leasing};
 pub use shared::ConnectionSnapshot;
 
+use crate::cause::Cause;
 use crate::clock;
 use crate::connect::Connect;
-use crate::pool::Cause;
 use carom_core::backend::Backend;
 use shared::Shared;
 use std::fmt;

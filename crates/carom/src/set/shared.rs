@@ -3,8 +3,8 @@
 //! One lock around all of it, held for short steps; whoever is served by a step is woken after it.
 
 use super::Share;
-use crate::pool::causes::Causes;
-use crate::pool::quiet::drop_quietly;
+use crate::cause::Causes;
+use crate::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
 use carom_core::idle::Idleness;

@@ -25,12 +25,13 @@ mod tiers;
 mod warm;
 
 pub use backends::BackendId;
-pub use options::{Options, OptionsError};
+pub use options::Options;
 pub use snapshot::{BackendSnapshot, BackendState, Lent, Snapshot};
 pub use warm::Returned;
 
 use crate::backend::Backend;
 use crate::filter::LowPass;
+use crate::options::OptionsError;
 use crate::pick::Picker;
 use crate::random::Random;
 use crate::slot::{Counts, Slot, SlotRef};

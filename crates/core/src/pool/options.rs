@@ -1,10 +1,9 @@
 //! What a pool can be told, and what it refuses to be told.
 
 use crate::ejection::Ejection;
+use crate::options::{OptionsError, recurring, sane};
 use crate::pick::Pick;
 use crate::recovery::Recovery;
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 /// The options of a pool. Every field has a default; [`Options::validate`] refuses combinations that make no sense.
@@ -125,56 +124,8 @@ impl Options {
     }
 }
 
-/// Beyond this, arithmetic with times is not safe everywhere, and nobody means it.
-const YEAR: Duration = Duration::from_secs(365 * 86_400);
-
 /// One change in a day, more or less: below that a pool would not follow its service.
 const MIN_CHURN: f64 = 0.00001;
-
-fn sane(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
-    match value {
-        Some(Duration::ZERO) => Err(OptionsError::new(option, "must be above zero")),
-        Some(value) if value > YEAR => Err(OptionsError::new(option, "must be at most a year")),
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// What comes again and again must leave time for something else.
-fn recurring(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
-    match value {
-        Some(value) if value < Duration::from_millis(1) => {
-            Err(OptionsError::new(option, format!("must be at least 1ms, not {value:?}")))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// An option that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptionsError {
-    option: &'static str,
-    problem: String,
-}
-
-impl OptionsError {
-    /// Says that `option` has a `problem`; for drivers with options of their own.
-    pub fn new(option: &'static str, problem: impl Into<String>) -> OptionsError {
-        OptionsError { option, problem: problem.into() }
-    }
-
-    /// The name of the option.
-    pub fn option(&self) -> &'static str {
-        self.option
-    }
-}
-
-impl fmt::Display for OptionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.option, self.problem)
-    }
-}
-
-impl Error for OptionsError {}
 
 #[cfg(test)]
 mod tests {

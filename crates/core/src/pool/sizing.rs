@@ -2,9 +2,10 @@
 
 use super::backends::{Doubt, Rest};
 use super::tiers::Tier;
-use super::{Machine, OptionsError, State as PoolState};
+use super::{Machine, State as PoolState};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
+use crate::options::OptionsError;
 use crate::plan::{Have, Spread, plan, share};
 use crate::slot::{Phase, SlotRef, State, Then};
 use std::cmp::Reverse;

@@ -60,7 +60,7 @@ pub use options::Options;
 pub use publish::{Detail, Resolution, State, Via};
 pub use question::{Answer, AskId, Kind, Question, Target};
 
-use crate::pool::OptionsError;
+use crate::options::OptionsError;
 use crate::random::Random;
 use crate::recovery::{Policy, Tries};
 use crate::timers::Timers;

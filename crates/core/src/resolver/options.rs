@@ -1,6 +1,6 @@
 //! What a resolver is told: whom to look for, and how patiently.
 
-use crate::pool::OptionsError;
+use crate::options::OptionsError;
 use crate::recovery::{DAY, Recovery};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::lookup::{self, Outcome};
 use super::question::{Kind, Question};
 use super::{Action, Machine, Source};
-use crate::backend::Backend;
+use crate::backend::{Backend, are_the_same};
 use crate::recovery::Tries;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,12 +82,6 @@ impl Resolution {
             && self.troubles == other.troubles
             && are_the_same(&self.backends, &other.backends)
     }
-}
-
-/// Whether two lists are the same, in priority and weight too.
-fn are_the_same(some: &[Backend], others: &[Backend]) -> bool {
-    let figures = |backend: &Backend| (backend.priority(), backend.weight());
-    some == others && some.iter().map(figures).eq(others.iter().map(figures))
 }
 
 /// Whether there may be something to say.

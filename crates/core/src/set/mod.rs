@@ -48,7 +48,7 @@ pub use places::ConnectionId;
 pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
-use crate::pool::OptionsError;
+use crate::options::OptionsError;
 use crate::random::Random;
 use crate::timers::Timers;
 use leases::Waiter;

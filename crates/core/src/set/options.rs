@@ -1,7 +1,7 @@
 //! What a set is told: how much it keeps, and for how long.
 
 use crate::idle;
-use crate::pool::OptionsError;
+use crate::options::{OptionsError, sane};
 use crate::recovery::{DAY, Recovery};
 use std::time::Duration;
 
@@ -72,12 +72,7 @@ impl Options {
             ("decoherence", Some(self.decoherence)),
         ];
         for (option, time) in times {
-            if time.is_some_and(|time| time.is_zero()) {
-                return refuse(option, "must be above zero");
-            }
-            if time.is_some_and(|time| time > 365 * DAY) {
-                return refuse(option, "must be at most a year");
-            }
+            sane(option, time)?;
         }
         if self.drain_timeout > 365 * DAY {
             return refuse("drain_timeout", "must be at most a year");

@@ -1,15 +1,105 @@
-//! Why things failed last, by backend: what failing claims are told.
+//! Why things failed last, by backend: what whoever is not served is told.
 //!
 //! Errors belong to users and may do anything when dropped, so whatever is replaced here is handed out, to be dropped when
 //! the lock has been let go.
 
-use super::error::Cause;
 use carom_core::backend::Backend;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
 type Reason = Arc<dyn Error + Send + Sync>;
+
+/// The last real error that a pool, a set or another of its kind met.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Connecting to a backend failed.
+    #[non_exhaustive]
+    Connect {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What the connector said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// The check of an idle connection failed, and no new connection has been made since.
+    #[non_exhaustive]
+    Check {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What the connector said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// Cleaning a connection after use hung or panicked, and no new connection has been made since. One that the connector
+    /// says cannot be cleaned is none of these.
+    #[non_exhaustive]
+    Reset {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What went wrong.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// A user blamed a backend, with [`Claim::fail`](crate::Claim::fail), and no new connection has been made since.
+    #[non_exhaustive]
+    Use {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// The reason its user gave.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+    /// The resolver could not say who serves.
+    #[non_exhaustive]
+    Resolve {
+        /// What it said.
+        error: Arc<dyn Error + Send + Sync>,
+    },
+}
+
+impl Cause {
+    pub(crate) fn error(&self) -> &(dyn Error + 'static) {
+        match self {
+            Cause::Connect { error, .. }
+            | Cause::Check { error, .. }
+            | Cause::Reset { error, .. }
+            | Cause::Use { error, .. }
+            | Cause::Resolve { error } => &**error,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
+            Cause::Check { backend, error } => write!(f, "last failed check: {backend}: {}", Chain(&**error)),
+            Cause::Reset { backend, error } => write!(f, "last failed reset: {backend}: {}", Chain(&**error)),
+            Cause::Use { backend, error } => write!(f, "last failed use: {backend}: {}", Chain(&**error)),
+            Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
+        }
+    }
+}
+
+/// An error and its sources. Many drivers keep the reason there, and somebody reads the text at three in the morning.
+struct Chain<'a>(&'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = self.0.to_string();
+        f.write_str(&last)?;
+        let mut next = self.0.source();
+        while let Some(source) = next {
+            let text = source.to_string();
+            // Others repeat it.
+            if !last.ends_with(&text) {
+                write!(f, ": {text}")?;
+            }
+            last = text;
+            next = source.source();
+        }
+        Ok(())
+    }
+}
 
 /// What a backend failed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,4 +195,21 @@ impl Causes {
 
 fn outdated(reasons: impl IntoIterator<Item = Reason>) -> Outdated {
     Outdated(reasons.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_behind_an_error_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("db error")]
+        struct Terse(#[source] std::io::Error);
+        #[derive(Debug, thiserror::Error)]
+        #[error("login: {0}")]
+        struct Wordy(#[source] Terse);
+        let error = Wordy(Terse(std::io::Error::other("password rejected")));
+        assert_eq!(Chain(&error).to_string(), "login: db error: password rejected");
+    }
 }
