@@ -40,6 +40,7 @@
 
 mod building;
 mod cause;
+mod changing;
 mod clock;
 pub mod connect;
 #[cfg(feature = "dns")]

@@ -1,7 +1,8 @@
 //! Changes: the difference between what a resolver said before and what it says now.
 
-use super::{BackendKey, Resolution};
+use super::{BackendKey, Resolution, ResolverState};
 use crate::Backend;
+use crate::changing::Changing;
 use futures_core::Stream;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -20,23 +21,22 @@ pub enum Change {
     Remove(BackendKey),
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Option<watch::Receiver<Resolution>>> + Send>>;
-
 /// The changes of a resolver, from nothing to what it knows and on from there; see [`Resolver::changes`](super::Resolver::changes).
 ///
 /// It is a [`Stream`], and has [`next`](Changes::next) for those who want nothing but that. What is removed is told before
 /// what is inserted. A reader who is slow misses history, not the outcome. Changes of
 /// priority or weight alone are not told. It ends when the resolver has stopped.
 pub struct Changes {
-    waiting: Option<Waiting>,
+    resolution: Changing<Resolution>,
+    stopped: bool,
     known: Arc<[Backend]>,
     ready: VecDeque<Change>,
 }
 
 impl Changes {
-    pub(super) fn new(mut resolution: watch::Receiver<Resolution>) -> Changes {
-        resolution.mark_changed();
-        Changes { waiting: Some(wait(resolution)), known: Arc::new([]), ready: VecDeque::new() }
+    pub(super) fn new(resolution: watch::Receiver<Resolution>) -> Changes {
+        let resolution = Changing::new(resolution);
+        Changes { resolution, stopped: false, known: Arc::new([]), ready: VecDeque::new() }
     }
 
     /// The next change, or `None` when there will be none. Cancelling it loses nothing.
@@ -49,14 +49,13 @@ impl Changes {
             if let Some(change) = self.ready.pop_front() {
                 return Poll::Ready(Some(change));
             }
-            let Some(waiting) = &mut self.waiting else { return Poll::Ready(None) };
-            let Poll::Ready(changed) = waiting.as_mut().poll(context) else { return Poll::Pending };
-            let Some(mut resolution) = changed else {
-                self.waiting = None;
+            if self.stopped {
                 return Poll::Ready(None);
-            };
-            let backends = Arc::clone(&resolution.borrow_and_update().backends);
-            self.waiting = Some(wait(resolution));
+            }
+            let read = |now: &Resolution| (Arc::clone(&now.backends), now.state);
+            let Poll::Ready(changed) = self.resolution.poll(context, read) else { return Poll::Pending };
+            let Some((backends, state)) = changed else { return Poll::Ready(None) };
+            self.stopped = state == ResolverState::Stopped;
             self.compare(backends);
         }
     }
@@ -74,19 +73,6 @@ impl Changes {
         let come = self.known.iter().filter(|backend| !old.contains(backend) && told.insert(*backend));
         self.ready.extend(come.cloned().map(Change::Insert));
     }
-}
-
-/// Gives the receiver back when there is something new, or `None` when there will not be.
-fn wait(mut resolution: watch::Receiver<Resolution>) -> Waiting {
-    Box::pin(async move {
-        if resolution.has_changed().is_ok_and(|changed| changed) {
-            return Some(resolution);
-        }
-        if resolution.borrow().state == super::ResolverState::Stopped {
-            return None;
-        }
-        resolution.changed().await.is_ok().then_some(resolution)
-    })
 }
 
 impl Stream for Changes {

@@ -2,12 +2,15 @@
 
 use super::Share;
 use super::shared::Shared;
+use crate::changing::Changing;
 use carom_core::backend::Backend;
 use carom_core::set::{ConnectionId, State};
+use futures_core::Stream;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::task::{Context, Poll};
 
 /// A connection came or went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,39 +29,46 @@ pub enum Event {
     },
 }
 
-/// The connections of a set that come and go; see [`Set::events`](super::Set::events). It ends when the set has stopped.
+/// The connections of a set that come and go; see [`Set::events`](super::Set::events).
+///
+/// It is a [`Stream`], and has [`next`](Events::next) for those who want nothing but that. A reader who is slow misses history,
+/// not the outcome. It ends when the set has stopped.
 pub struct Events<S: Share> {
     shared: Arc<Shared<S>>,
-    turnover: watch::Receiver<u64>,
+    turnover: Changing<u64>,
     known: BTreeMap<ConnectionId, Arc<Backend>>,
     ready: VecDeque<Event>,
-    fresh: bool,
 }
 
 impl<S: Share> Events<S> {
     pub(super) fn new(shared: &Arc<Shared<S>>) -> Events<S> {
-        let turnover = shared.turnover.subscribe();
-        Events { shared: Arc::clone(shared), turnover, known: BTreeMap::new(), ready: VecDeque::new(), fresh: true }
+        let turnover = Changing::new(shared.turnover.subscribe());
+        Events { shared: Arc::clone(shared), turnover, known: BTreeMap::new(), ready: VecDeque::new() }
     }
 
     /// The next event, or `None` when there will be none. Cancelling it loses nothing.
     pub async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|context| self.poll_event(context)).await
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Some(event);
+                return Poll::Ready(Some(event));
             }
-            if !std::mem::take(&mut self.fresh) {
-                if *self.shared.lifecycle.borrow() == State::Stopped && self.known.is_empty() {
-                    return None;
+            match self.turnover.poll(context, |_| ()) {
+                Poll::Ready(Some(())) => self.compare(),
+                Poll::Ready(None) => return Poll::Ready(None),
+                // The last change may have been seen already.
+                Poll::Pending if self.known.is_empty() && *self.shared.lifecycle.borrow() == State::Stopped => {
+                    return Poll::Ready(None);
                 }
-                self.turnover.changed().await.ok()?;
+                Poll::Pending => return Poll::Pending,
             }
-            self.compare();
         }
     }
 
     fn compare(&mut self) {
-        self.turnover.borrow_and_update();
         let now: BTreeMap<_, _> = {
             let glances = self.shared.lock().machine.snapshot().connections.into_iter();
             glances.filter(|glance| !glance.draining).map(|glance| (glance.connection, glance.backend)).collect()
@@ -68,6 +78,14 @@ impl<S: Share> Events<S> {
         let come = now.iter().filter(|(id, _)| !self.known.contains_key(id));
         self.ready.extend(come.map(|(&connection, backend)| Event::Added { connection, backend: Arc::clone(backend) }));
         self.known = now;
+    }
+}
+
+impl<S: Share> Stream for Events<S> {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.poll_event(context)
     }
 }
 
