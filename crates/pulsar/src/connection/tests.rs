@@ -1,10 +1,12 @@
 //! A connection over memory, with a broker that says what the test says; time stands still until it is needed.
 
 use super::*;
+use crate::error::Error;
 use crate::wire::{
-    Connect, Flow, Lookup, Message, PartitionedMetadata, PartitionedMetadataResponse, Payload, Ping, Success,
+    BaseCommand, Command, Connect, Flow, Lookup, Message, PartitionedMetadata, PartitionedMetadataResponse, Payload,
+    Ping, Success,
 };
-use bytes::BytesMut;
+use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 const TICK: Duration = Duration::from_secs(30);
