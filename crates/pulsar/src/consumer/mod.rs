@@ -6,6 +6,8 @@
 mod acks;
 mod inbox;
 mod message;
+mod serving;
+mod session;
 mod task;
 
 pub use message::Message;

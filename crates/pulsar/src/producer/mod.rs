@@ -3,8 +3,11 @@
 //! A producer has a task for each partition of its topic, which owns what is in flight there. The handle only puts messages in
 //! line, so that dropping it needs to wait for nothing: the task sends what is in line, closes and lets go of the connection.
 
+mod encoded;
 mod outgoing;
 mod outstanding;
+mod serving;
+mod session;
 mod task;
 
 pub use outgoing::Outgoing;
