@@ -2,10 +2,10 @@
 
 use super::enlisted::{Enlisted, Who};
 use super::table::{Answer, ConsumerEvent, Consuming, ProducerEvent, Table, refused};
+use super::writer::Outbound;
 use super::{ConnectionError, Numbers};
 use crate::error::Error;
 use crate::wire::{BaseCommand, Codec, Command, Frame};
-use bytes::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
@@ -19,7 +19,7 @@ pub(crate) struct Lines {
     pub(super) numbers: Arc<Numbers>,
     pub(super) table: Mutex<Table>,
     pub(super) control: mpsc::UnboundedSender<Frame>,
-    pub(super) data: mpsc::Sender<Bytes>,
+    pub(super) data: mpsc::Sender<Outbound>,
     pub(super) pong_owed: Notify,
     pub(super) over: watch::Sender<Option<Arc<ConnectionError>>>,
     /// Answers to nothing that is asked any more, or asked twice.
@@ -72,7 +72,7 @@ impl Lines {
     }
 
     /// Where messages go.
-    pub(crate) fn data(&self) -> &mpsc::Sender<Bytes> {
+    pub(crate) fn data(&self) -> &mpsc::Sender<Outbound> {
         &self.data
     }
 

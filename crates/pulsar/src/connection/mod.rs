@@ -18,7 +18,7 @@ mod writer;
 pub(crate) use enlisted::Enlisted;
 pub use error::ConnectionError;
 pub(crate) use lines::Lines;
-pub(crate) use table::{Assigned, ConsumerEvent, ProducerEvent, refused};
+pub(crate) use table::{Assigned, ConsumerEvent, ProducerEvent, not_begun, refused};
 
 use crate::wire::{Codec, Frame};
 use bytes::BytesMut;

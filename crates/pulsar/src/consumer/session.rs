@@ -1,8 +1,9 @@
 //! The session: a consumer is begun at the broker that has its topic now.
 
 use super::task::Identity;
+use crate::address::proxy_of;
 use crate::client::Shared;
-use crate::connection::{Assigned, ConsumerEvent, Enlisted};
+use crate::connection::{Assigned, ConsumerEvent, Enlisted, not_begun};
 use crate::connector::Connector;
 use crate::error::Error;
 use crate::wire::{self, Command};
@@ -31,15 +32,16 @@ pub(super) async fn begin(
     tokio::time::sleep(delay).await;
     let mut patience = shared.patience(WHAT, again);
     loop {
-        if let Some(session) = patience.attempt(attempt(&shared, &who, assigned.take())).await? {
+        if let Some(session) = patience.attempt(attempt(&shared, &who, &mut assigned)).await? {
             return Ok(session);
         }
     }
 }
 
-async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) -> Result<Session, Error> {
-    let lease = shared.lease_for(&who.topic, who.seat, assigned).await?;
-    let (enlisted, events) = lease.lines().enlist_consumer(who.id, who.queue as usize)?;
+/// One attempt, where the topic is said to be, if that is said. It may be said anew.
+async fn attempt(shared: &Shared, who: &Identity, assigned: &mut Option<Assigned>) -> Result<Session, Error> {
+    let lease = shared.lease_for(&who.topic, who.seat, assigned.take()).await?;
+    let (enlisted, mut events) = lease.lines().enlist_consumer(who.id, who.queue as usize)?;
     let asked = |request_id| {
         wire::Subscribe {
             topic: who.topic.to_string(),
@@ -54,7 +56,17 @@ async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) ->
         }
         .into()
     };
-    match lease.lines().request(WHAT, asked).await {
+    let begun = tokio::select! {
+        biased;
+        begun = lease.lines().request(WHAT, asked) => begun,
+        to = sent_away(&mut events) => {
+            enlisted.disown();
+            // Behind a proxy, brokers cannot be reached by their names.
+            *assigned = Some(to).filter(|_| proxy_of(lease.backend().name()).is_none());
+            return Err(not_begun(WHAT));
+        }
+    };
+    match begun {
         Ok(Command::Success(_)) => Ok(Session { enlisted, events, lease }),
         Ok(other) => Err(Error::Unexpected { what: WHAT, kind: other.command_type() as i32 }),
         Err(error) => {
@@ -62,6 +74,18 @@ async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) ->
                 enlisted.forget();
             }
             Err(error)
+        }
+    }
+}
+
+/// Resolves when the broker closes the consumer. Nothing else can be for it yet: it has asked for no messages.
+async fn sent_away(events: &mut mpsc::UnboundedReceiver<ConsumerEvent>) -> Assigned {
+    loop {
+        match events.recv().await {
+            Some(ConsumerEvent::Moved(assigned)) => return assigned,
+            Some(ConsumerEvent::Message(..) | ConsumerEvent::Acked(_)) => {}
+            // Whoever waits for the answer is told why.
+            None => std::future::pending().await,
         }
     }
 }

@@ -5,7 +5,7 @@ use super::outstanding::Receipted;
 use super::session::Session;
 use super::task::{Pending, Task};
 use crate::client::at;
-use crate::connection::{Assigned, Lines, ProducerEvent, refused};
+use crate::connection::{Assigned, Enlisted, Lines, ProducerEvent, refused};
 use crate::error::Error;
 use crate::message_id::MessageId;
 use crate::wire::{SendError, SendReceipt, ServerError};
@@ -13,6 +13,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
+type Events = mpsc::UnboundedReceiver<ProducerEvent>;
+
+/// What comes after a session.
 pub(super) enum Turn {
     /// The broker still has the producer: it is closed there first.
     Anew,
@@ -22,29 +25,48 @@ pub(super) enum Turn {
 }
 
 impl Task {
+    /// Sends what is in line, until the broker, the connection or the user has had enough.
+    ///
+    /// Whatever ends it, what was heard until then counts: a message that has its receipt is not sent again.
     pub(super) async fn serve(&mut self, session: Session) -> Turn {
         let Session { enlisted, mut events, lease, .. } = session;
         let lines = Arc::clone(lease.lines());
-        let (closed, draining) = (self.shared.closed(), lease.draining());
-        tokio::pin!(closed, draining);
+        let turn = {
+            let draining = lease.draining();
+            tokio::pin!(draining);
+            self.send_all(&enlisted, &mut events, &lines, draining).await
+        };
+        let parted = match turn {
+            Turn::Anew => self.part(enlisted, &mut events).await,
+            Turn::Over(Error::Closed) if self.gone => self.part(enlisted, &mut events).await.or(Some(Error::Closed)),
+            Turn::Over(_) | Turn::Again(_) => None,
+        };
+        let heard = self.settle(&mut events);
+        match (parted.or(heard), turn) {
+            (_, Turn::Over(error)) | (Some(error), Turn::Anew | Turn::Again(_)) => Turn::Over(error),
+            (None, Turn::Anew) => Turn::Again(None),
+            (None, turn @ Turn::Again(_)) => turn,
+        }
+    }
+
+    async fn send_all(
+        &mut self,
+        enlisted: &Enlisted,
+        events: &mut Events,
+        lines: &Lines,
+        mut draining: impl Future<Output = ()> + Unpin,
+    ) -> Turn {
+        let closed = self.shared.closed();
+        tokio::pin!(closed);
         loop {
             if self.gone && self.line.is_empty() {
-                let allowed = self.shared.options.operation_timeout;
-                let _ = tokio::time::timeout(allowed, enlisted.close()).await;
                 return Turn::Over(Error::Closed);
             }
-            let frame = self.next_frame(&lines);
+            let frame = self.next_frame(lines);
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(event) => match self.hear(event) {
-                        None => {}
-                        Some(Turn::Anew) => {
-                            let allowed = self.shared.options.operation_timeout;
-                            let _ = tokio::time::timeout(allowed, enlisted.close()).await;
-                            self.settle(&mut events);
-                            return Turn::Again(None);
-                        }
-                        Some(turn) => return turn,
+                    Some(event) => if let Some(turn) = self.hear(event) {
+                        return turn;
                     },
                     None => {
                         self.last = Some(lines.ended());
@@ -54,20 +76,57 @@ impl Task {
                 order = self.orders.recv(), if !self.gone => self.obey(order),
                 room = lines.data().reserve(), if frame.is_some() => match (room, frame) {
                     (Ok(room), Some(frame)) => {
-                        room.send(frame);
+                        room.send(enlisted.message(frame));
                         self.line.mark_sent();
                     }
-                    // The events say why.
+                    // The writer goes before the last events are heard.
                     (Ok(_) | Err(_), _) => {
                         self.last = Some(lines.ended());
                         return Turn::Again(None);
                     }
                 },
                 () = at(self.line.deadline()) => self.expire(),
-                () = &mut draining => return Turn::Again(None),
+                () = &mut draining => return Turn::Anew,
                 () = &mut closed => return Turn::Over(Error::Closed),
             }
         }
+    }
+
+    /// Closes the producer at its broker. Meanwhile receipts come in, orders are taken and time runs out; why it is over, if it
+    /// is.
+    async fn part(&mut self, enlisted: Enlisted, events: &mut Events) -> Option<Error> {
+        let closing = tokio::time::timeout(self.shared.options.operation_timeout, enlisted.close());
+        let closed = self.shared.closed();
+        tokio::pin!(closing, closed);
+        loop {
+            tokio::select! {
+                _ = &mut closing => return None,
+                Some(event) = events.recv() => if let Some(Turn::Over(error)) = self.hear(event) {
+                    return Some(error);
+                },
+                order = self.orders.recv(), if !self.gone => self.obey(order),
+                () = at(self.line.deadline()) => self.expire(),
+                () = &mut closed => return Some(Error::Closed),
+            }
+        }
+    }
+
+    /// Hears what has arrived and was not heard yet; why it is over, if it is.
+    fn settle(&mut self, events: &mut Events) -> Option<Error> {
+        let mut over = None;
+        while let Ok(event) = events.try_recv() {
+            if let Some(Turn::Over(error)) = self.hear(event) {
+                over = over.or(Some(error));
+            }
+        }
+        // Sent again, it would come behind what was sent after it; and a broker that knows messages by their numbers would
+        // take it for one that it has.
+        for entry in self.line.take_passed_over(|pending| pending.refused.is_some()) {
+            if let Pending { reply, refused: Some(error), .. } = entry.what {
+                let _ = reply.send(Err(error));
+            }
+        }
+        over
     }
 
     fn hear(&mut self, event: ProducerEvent) -> Option<Turn> {
@@ -79,21 +138,16 @@ impl Task {
     }
 
     fn receipt(&mut self, receipt: &SendReceipt) -> Option<Turn> {
-        match self.line.receipt(receipt.sequence_id) {
-            Receipted::First(entry) => {
-                self.pace.succeeded();
-                self.receipted(entry.what, receipt);
-                None
-            }
-            Receipted::Nobody => None,
-            // What is missing before it is sent again; the broker knows what it has by the numbers.
-            Receipted::OutOfOrder => Some(Turn::Anew),
-        }
-    }
-
-    fn receipted(&self, pending: Pending, receipt: &SendReceipt) {
+        let (entry, turn) = match self.line.receipt(receipt.sequence_id) {
+            Receipted::First(entry) => (entry, None),
+            // What is missing before it is sent again.
+            Receipted::Ahead(entry) => (entry, Some(Turn::Anew)),
+            Receipted::Nobody => return None,
+        };
+        self.pace.succeeded();
         let id = receipt.message_id.clone().unwrap_or_default();
-        let _ = pending.reply.send(Ok(MessageId::of(&id, self.who.partition, -1)));
+        let _ = entry.what.reply.send(Ok(MessageId::of(&id, self.who.partition, -1)));
+        turn
     }
 
     fn failed(&mut self, failed: SendError) -> Option<Turn> {
@@ -108,22 +162,11 @@ impl Task {
             }
             // The broker could not store it now: as if the producer had been closed.
             _ => {
+                if let Some(pending) = self.line.sent(failed.sequence_id) {
+                    pending.refused = Some(error.clone());
+                }
                 self.last = Some(error);
                 Some(Turn::Anew)
-            }
-        }
-    }
-
-    /// What was heard until the broker had closed the producer: what has a receipt is stored, and not sent again.
-    fn settle(&mut self, events: &mut mpsc::UnboundedReceiver<ProducerEvent>) {
-        while let Ok(event) = events.try_recv() {
-            match event {
-                ProducerEvent::Receipt(receipt) => {
-                    if let Some(entry) = self.line.take(receipt.sequence_id) {
-                        self.receipted(entry.what, &receipt);
-                    }
-                }
-                ProducerEvent::Failed(_) | ProducerEvent::Moved(_) => {}
             }
         }
     }

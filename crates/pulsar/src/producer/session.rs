@@ -1,8 +1,9 @@
 //! The session: a producer is begun at the broker that has its topic now.
 
 use super::task::Identity;
+use crate::address::proxy_of;
 use crate::client::Shared;
-use crate::connection::{Assigned, Enlisted, ProducerEvent};
+use crate::connection::{Assigned, Enlisted, ProducerEvent, not_begun};
 use crate::connector::Connector;
 use crate::error::Error;
 use crate::wire::{self, Command};
@@ -33,15 +34,16 @@ pub(super) async fn begin(
     tokio::time::sleep(delay).await;
     let mut patience = shared.patience(WHAT, again);
     loop {
-        if let Some(session) = patience.attempt(attempt(&shared, &who, assigned.take())).await? {
+        if let Some(session) = patience.attempt(attempt(&shared, &who, &mut assigned)).await? {
             return Ok(session);
         }
     }
 }
 
-async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) -> Result<Session, Error> {
-    let lease = shared.lease_for(&who.topic, who.seat, assigned).await?;
-    let (enlisted, events) = lease.lines().enlist_producer(who.id)?;
+/// One attempt, where the topic is said to be, if that is said. It may be said anew.
+async fn attempt(shared: &Shared, who: &Identity, assigned: &mut Option<Assigned>) -> Result<Session, Error> {
+    let lease = shared.lease_for(&who.topic, who.seat, assigned.take()).await?;
+    let (enlisted, mut events) = lease.lines().enlist_producer(who.id)?;
     let asked = |request_id| {
         wire::Producer {
             topic: who.topic.clone(),
@@ -54,7 +56,17 @@ async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) ->
         }
         .into()
     };
-    match lease.lines().request(WHAT, asked).await {
+    let begun = tokio::select! {
+        biased;
+        begun = lease.lines().request(WHAT, asked) => begun,
+        to = sent_away(&mut events) => {
+            enlisted.disown();
+            // Behind a proxy, brokers cannot be reached by their names.
+            *assigned = Some(to).filter(|_| proxy_of(lease.backend().name()).is_none());
+            return Err(not_begun(WHAT));
+        }
+    };
+    match begun {
         Ok(Command::ProducerSuccess(success)) => {
             let last_sequence = success.last_sequence_id.unwrap_or(-1);
             Ok(Session { enlisted, events, lease, name: success.producer_name, last_sequence })
@@ -65,6 +77,19 @@ async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) ->
                 enlisted.forget();
             }
             Err(error)
+        }
+    }
+}
+
+/// Resolves when the broker closes the producer. Of an earlier one of the same number, only receipts may come: nothing of the line
+/// has been sent yet that they could be for.
+async fn sent_away(events: &mut mpsc::UnboundedReceiver<ProducerEvent>) -> Assigned {
+    loop {
+        match events.recv().await {
+            Some(ProducerEvent::Moved(assigned)) => return assigned,
+            Some(ProducerEvent::Receipt(_) | ProducerEvent::Failed(_)) => {}
+            // Whoever waits for the answer is told why.
+            None => std::future::pending().await,
         }
     }
 }

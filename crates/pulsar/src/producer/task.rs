@@ -29,6 +29,8 @@ pub(super) struct Pending {
     pub(super) _room: OwnedSemaphorePermit,
     /// As it was sent first, and is sent again.
     pub(super) encoded: Option<Encoded>,
+    /// Why a broker did not store it when it was sent last.
+    pub(super) refused: Option<Error>,
 }
 
 pub(super) struct Task {
