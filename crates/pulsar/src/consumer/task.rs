@@ -81,6 +81,8 @@ impl Task {
             (Some(begun), _) => drop(begun.send(Err(reason))),
             (None, Leaving::Closing(reply)) if matches!(reason, Error::Closed) => drop(reply.send(Ok(()))),
             (None, Leaving::Closing(reply) | Leaving::Unsubscribing(reply)) => drop(reply.send(Err(reason))),
+            // Who is closed together with all the others needs no word of its own, and might wait for ever to be heard.
+            (None, Leaving::No) if matches!(reason, Error::Closed) => {}
             (None, Leaving::Dropped) => {}
             // Whoever waits for messages is told why there are no more.
             (None, Leaving::No) => drop(self.messages.send(Err(reason)).await),
@@ -115,7 +117,9 @@ impl Task {
         let closed = self.shared.closed();
         tokio::pin!(begin, closed);
         loop {
-            if matches!(self.leaving, Leaving::Dropped | Leaving::Closing(_)) {
+            // What was acknowledged is told to the next broker first.
+            let told = self.acks.is_empty() && self.unsent.is_empty();
+            if matches!(self.leaving, Leaving::Dropped | Leaving::Closing(_)) && told {
                 return Err(Error::Closed);
             }
             let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
@@ -146,6 +150,9 @@ impl Task {
                 self.inbox.forget();
                 if let Some(lines) = lines {
                     lines.tell(RedeliverUnacknowledged { consumer_id: self.who.id, ..Default::default() });
+                    // They may be all that the broker had.
+                    let permits = self.inbox.permits();
+                    self.flow(lines, permits);
                 }
             }
             Some(Order::Close(reply)) => self.leaving = Leaving::Closing(reply),
