@@ -2,6 +2,17 @@
 //!
 //! A producer has a task for each partition of its topic, which owns what is in flight there. The handle only puts messages in
 //! line, so that dropping it needs to wait for nothing: the task sends what is in line, closes and lets go of the connection.
+//!
+//! What can become of a message:
+//!
+//! - It is stored once, and its `send` ends with the receipt: nothing that has its receipt is sent again.
+//! - It is stored, and its receipt is lost: with its connection, or because the broker has closed the producer or said no to an
+//!   earlier message before it sent the receipt. It is sent again with the same number, together with all behind it, in order. A
+//!   broker that deduplicates stores it once; any other stores it **twice**. Nothing else is ever doubled.
+//! - It was refused, while one behind it was stored: it fails with what the broker said, as it cannot be stored in order any more.
+//! - Its `send` ends with [`Error::TimedOut`] or [`Error::Closed`]: it may be stored all the same, once.
+//!
+//! The first copies of what is stored are in the order of the calls to `send`.
 
 mod encoded;
 mod outgoing;
@@ -130,11 +141,15 @@ impl Producer {
     /// a time: to the same partition they go in the order of these calls, as long as there is room (`max_pending`); beyond that
     /// the future waits for room first.
     ///
-    /// Cancelling: a message that is in line is sent whether or not somebody waits for its receipt.
+    /// Cancelling: a message that is in line is sent whether or not somebody waits for its receipt. One that waits for room is
+    /// not.
+    ///
+    /// It ends exactly once. A message whose receipt was lost is sent again, and is stored twice unless the broker deduplicates;
+    /// a broker that does may not say where it has the message ([`MessageId::is_placed`]).
     ///
     /// # Errors
-    /// When it has no receipt within `operation_timeout` (it may be stored all the same), is too large, or was refused; when the
-    /// producer has ended.
+    /// When it has no receipt within `operation_timeout` of being in line (it may be stored all the same), is too large, or was
+    /// refused; when the producer has ended.
     pub fn send(&self, message: impl Into<Outgoing>) -> Sending {
         let message = message.into();
         let index = match (&message.key, self.parts.len()) {
