@@ -123,7 +123,7 @@ impl Task {
         // take it for one that it has.
         for entry in self.line.take_passed_over(|pending| pending.refused.is_some()) {
             if let Pending { reply, refused: Some(error), .. } = entry.what {
-                let _ = reply.send(Err(error));
+                let _ = reply.send(Err(*error));
             }
         }
         over
@@ -163,7 +163,7 @@ impl Task {
             // The broker could not store it now: as if the producer had been closed.
             _ => {
                 if let Some(pending) = self.line.sent(failed.sequence_id) {
-                    pending.refused = Some(error.clone());
+                    pending.refused = Some(Box::new(error.clone()));
                 }
                 self.last = Some(error);
                 Some(Turn::Anew)

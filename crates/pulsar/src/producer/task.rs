@@ -30,7 +30,7 @@ pub(super) struct Pending {
     /// As it was sent first, and is sent again.
     pub(super) encoded: Option<Encoded>,
     /// Why a broker did not store it when it was sent last.
-    pub(super) refused: Option<Error>,
+    pub(super) refused: Option<Box<Error>>,
 }
 
 pub(super) struct Task {
