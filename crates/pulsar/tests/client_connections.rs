@@ -322,7 +322,7 @@ fn a_client_that_is_closed_leaves_no_task_behind() {
             }
         })
         .await;
-        assert_eq!(open(&cluster), 0);
+        in_time(cluster.until(|cluster| open(cluster) == 0)).await;
         drop((producer, consumer));
     });
 }
