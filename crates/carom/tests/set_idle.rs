@@ -125,6 +125,37 @@ async fn a_lease_wins_a_connection_back_that_is_about_to_be_released() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_far_side_that_closes_what_is_being_released_ends_it_once() {
+    // Killed at every millisecond around the release: before it is due, while it is about to be released, and after.
+    let script = Scripted::new();
+    let set = quick(&script);
+    let (mut caught, mut late) = (0, 0);
+    for round in 1..=200 {
+        let lease = set.lease().await.unwrap();
+        let closed = lease.closed();
+        assert_eq!((lease.connection().id(), script.open_total()), (round, 1), "a connection of its own, and no other");
+        drop(lease);
+        let early = Duration::from_millis(round % 200);
+        tokio::time::sleep(ms(11_100) - early).await;
+        while !matches!(idleness(&set), None | Some(Idleness::BeforeRelease { .. })) && round % 3 == 0 {
+            tokio::time::sleep(ms(1)).await;
+            tokio::task::yield_now().await;
+        }
+        match idleness(&set) {
+            Some(_) => caught += 1,
+            None => late += 1,
+        }
+        script.kill_all(address(1));
+        closed.await;
+        script.until(|script| script.open_total() == 0).await;
+        assert!(set.connections().is_empty());
+    }
+    let ends = script.ends();
+    assert_eq!((ends.shut + ends.killed, ends.shut_again, ends.dropped), (200, 0, 0));
+    assert!(caught > 0 && late > 0, "both sides come first at times: {caught} and {late}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_goes_over_the_wire_is_not_use() {
     let script = Scripted::new();
     let set = quick(&script);

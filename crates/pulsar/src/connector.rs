@@ -111,10 +111,7 @@ impl Connector {
                 }
                 Some(Command::AuthChallenge(_)) => match self.token.as_ref().map(answer) {
                     Some(frame) => say(&mut socket, codec, &frame).await?,
-                    None => {
-                        let message = "the broker wants a token, and there is none".to_owned();
-                        return Err(ConnectionError::Refused { error: ServerError::Authentication, message });
-                    }
+                    None => return Err(ConnectionError::no_token()),
                 },
                 Some(Command::Ping(Ping {})) => say(&mut socket, codec, &Pong {}.into()).await?,
                 Some(Command::Pong(_)) | None => {}

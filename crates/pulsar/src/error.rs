@@ -79,6 +79,15 @@ pub enum Error {
     /// The name of the topic makes no sense.
     #[error(transparent)]
     Topic(#[from] TopicError),
+    /// An option of a producer or consumer makes no sense.
+    #[error("`{option}` {problem}")]
+    #[non_exhaustive]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// The message is larger than the broker takes.
     #[error("a message of {size} bytes is larger than the limit of {limit}")]
     #[non_exhaustive]
@@ -145,6 +154,7 @@ impl Error {
             | Error::Redirects { .. }
             | Error::Address(_)
             | Error::Topic(_)
+            | Error::Option { .. }
             | Error::TooLarge { .. }
             | Error::Unreadable { .. }
             | Error::Ended { .. }

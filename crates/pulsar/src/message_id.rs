@@ -17,6 +17,12 @@ pub struct MessageId {
 }
 
 impl MessageId {
+    /// Whether it says where the message is. A broker that gets a message again that it has stored before gives a receipt
+    /// without a place.
+    pub fn is_placed(&self) -> bool {
+        self.ledger != u64::MAX
+    }
+
     pub(crate) fn of(data: &MessageIdData, partition: i32, batch_index: i32) -> MessageId {
         MessageId { partition, ledger: data.ledger_id, entry: data.entry_id, batch_index }
     }

@@ -2,12 +2,17 @@
 
 mod support;
 
-use carom_pulsar::wire::CommandType;
-use carom_pulsar::{BuildError, Builder, Client, ServerError};
+use carom::Policy;
+use carom::dns::{DnsOptions, Ipv6};
+use carom::set::Idleness;
+use carom_pulsar::wire::{Command, CommandType};
+use carom_pulsar::{BuildError, Builder, Client, Error, ServerError};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use support::{client, open};
+use support::{Teller, client, in_time, open, told_by, usual};
+use testkit::dns::DnsServer;
 use testkit::pulsar::{Answer, Cluster, On};
+use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 
 fn soon(client: Builder) -> Builder {
@@ -24,13 +29,45 @@ async fn options_that_make_no_sense_are_refused() {
         Ok(client) => panic!("{client:?}"),
     };
     let seconds = Duration::from_secs;
+    for nonsense in [seconds(0), Duration::MAX] {
+        assert_eq!(refused(at().connection_max_idle(nonsense).build()), "connection_max_idle");
+        assert_eq!(refused(at().connection_max_idle_of_tests(nonsense).build()), "connection_max_idle");
+        assert_eq!(refused(at().connection_idle_interval(nonsense).build()), "connection_idle_interval");
+        assert_eq!(refused(at().operation_timeout(nonsense).build()), "operation_timeout");
+        assert_eq!(refused(at().keep_alive(nonsense).build()), "keep_alive");
+    }
     assert_eq!(refused(at().connection_max_idle(seconds(14)).build()), "connection_max_idle");
-    assert_eq!(refused(at().operation_timeout(seconds(0)).build()), "operation_timeout");
-    assert_eq!(refused(at().keep_alive(seconds(0)).build()), "keep_alive");
+    assert_eq!(refused(at().recovery(Policy::default().attempts(0)).build()), "recovery");
+    assert_eq!(refused(at().dns(DnsOptions::default().concurrency(0)).build()), "dns");
+    assert_eq!(refused(at().dns(DnsOptions::default().nameservers_at("a..b")).build()), "dns");
+    assert_eq!(refused(at().token("").build()), "token");
+    at().token("").token_from(String::new).build().unwrap();
     for max_idle in [None, Some(seconds(15)), Some(seconds(60))] {
         at().connection_max_idle(max_idle).build().unwrap();
     }
     assert!(matches!(Client::builder("http://a").build(), Err(BuildError::Address(_))));
+}
+
+#[tokio::test]
+async fn options_of_producers_and_consumers_that_make_no_sense_are_refused_before_anything_is_asked() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let refused = |error: Error| match error {
+        Error::Option { option, .. } => option,
+        error => panic!("{error}"),
+    };
+    let producer = || client.producer("orders");
+    assert_eq!(refused(producer().max_pending(0).await.unwrap_err()), "max_pending");
+    assert_eq!(refused(producer().max_pending(usize::MAX).await.unwrap_err()), "max_pending");
+    assert_eq!(refused(producer().name("").await.unwrap_err()), "name");
+    let consumer = || client.consumer("orders", "kitchen");
+    assert_eq!(refused(consumer().receiver_queue(0).await.unwrap_err()), "receiver_queue");
+    assert_eq!(refused(consumer().receiver_queue(u32::MAX).await.unwrap_err()), "receiver_queue");
+    assert_eq!(refused(consumer().name("").await.unwrap_err()), "name");
+    assert_eq!(refused(client.consumer("orders", "").await.unwrap_err()), "subscription");
+    assert_eq!(cluster.accepted(0), 0);
+    producer().max_pending(1).await.unwrap().send("0").await.unwrap();
+    consumer().receiver_queue(1).await.unwrap();
 }
 
 #[tokio::test]
@@ -160,6 +197,20 @@ async fn pings_do_not_keep_a_connection_and_a_request_under_way_does() {
     cluster.until(|cluster| open(cluster) == 0).await;
 }
 
+/// Until a connection that another client has used from now on would be released: all that was due by now is.
+async fn until_others_are_released(cluster: &Cluster) {
+    let (before, opened) = (open(cluster), cluster.accepted(0));
+    let other = soon(client(cluster)).build().unwrap();
+    other.partitions("orders").await.unwrap();
+    assert_eq!(cluster.accepted(0), opened + 1);
+    in_time(async {
+        while !other.connections().is_empty() {
+            cluster.until(|cluster| open(cluster) <= before).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_is_not_to_be_released_stays() {
     let cluster = Cluster::start(2).await.unwrap();
@@ -170,16 +221,144 @@ async fn what_is_not_to_be_released_stays() {
     producer.send("0").await.unwrap();
     producer.close().await.unwrap();
     assert!(client.connections().iter().all(|connection| connection.leases == 0));
-    assert_eq!(open(&cluster), 2);
+    until_others_are_released(&cluster).await;
+    assert_eq!((open(&cluster), client.connections().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn found_idle_at_one_look_and_in_use_at_the_next_it_stays() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = soon(client(&cluster)).connection_max_idle_of_tests(Duration::from_millis(300)).build().unwrap();
+    client.partitions("orders").await.unwrap();
+    let first = client.connections()[0].id;
+    in_time(async {
+        while !matches!(client.connections()[0].idleness, Idleness::IdleMarked { .. }) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let producer = client.producer("orders").await.unwrap();
+    until_others_are_released(&cluster).await;
+    until_others_are_released(&cluster).await;
+    until_others_are_released(&cluster).await;
+    producer.send("0").await.unwrap();
+    let connection = &client.connections()[0];
+    assert_eq!((connection.id, connection.idleness, connection.leases), (first, Idleness::Using, 1));
+    assert_eq!(cluster.connections(0), 1);
+}
+
+#[tokio::test]
+async fn a_consumer_that_is_closed_leaves_its_connection_to_be_released() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = soon(client(&cluster)).build().unwrap();
+    let consumer = client.consumer("orders", "kitchen").await.unwrap();
+    until_others_are_released(&cluster).await;
+    assert_eq!(cluster.connections(0), 1, "a consumer that waits for messages is using it");
+    consumer.close().await.unwrap();
+    in_time(cluster.until(|cluster| open(cluster) == 0)).await;
+}
+
+#[tokio::test]
+async fn looks_during_a_slow_handshake_leave_it_alone() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = soon(client(&cluster)).build().unwrap();
+    // Five times as long as a connection may be idle.
+    cluster.answer(On::Anywhere, CommandType::Connect, Answer::Normal.after(Duration::from_millis(500)));
+    in_time(client.partitions("orders")).await.unwrap();
+    assert_eq!((cluster.accepted(0), cluster.heard(0, CommandType::Connect)), (1, 1));
+    in_time(cluster.until(|cluster| open(cluster) == 0)).await;
+}
+
+#[tokio::test]
+async fn a_dial_that_failed_is_not_remembered() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.refuse(0).await;
+    let hasty = client(&cluster).operation_timeout(Duration::from_millis(300)).build().unwrap();
+    let failed = hasty.partitions("orders").await.unwrap_err();
+    assert!(matches!(failed, Error::TimedOut { source: Some(_), .. }), "{}", told_by(&failed));
+    assert!(told_by(&failed).contains("refused"), "{}", told_by(&failed));
+    assert!(hasty.connections().is_empty());
+    cluster.restart(0).unwrap();
+    in_time(async { while hasty.partitions("orders").await.is_err() {} }).await;
+    assert_eq!(cluster.accepted(0), 1);
+}
+
+#[tokio::test]
+async fn a_broker_that_closes_while_the_client_releases_does_no_harm() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = soon(client(&cluster)).build().unwrap();
+    for round in 1..=20 {
+        // Whether it was released, closed, or both at once, the next lookup has a connection of its own.
+        in_time(client.partitions("orders")).await.unwrap();
+        assert_eq!((cluster.accepted(0), client.connections().len()), (round, 1), "round {round}");
+        let used = client.connections()[0].last_used;
+        let due = used + Duration::from_millis(95 + 2 * round as u64);
+        tokio::time::sleep_until(due.into()).await;
+        cluster.disconnect(0);
+        in_time(async {
+            while !client.connections().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+#[test]
+fn a_client_that_is_closed_leaves_no_task_behind() {
+    let (here, there) = (tokio::runtime::Runtime::new().unwrap(), tokio::runtime::Runtime::new().unwrap());
+    here.block_on(async {
+        let cluster = Cluster::start(2).await.unwrap();
+        cluster.own("orders", 1);
+        let client = soon(client(&cluster)).runtime(there.handle().clone()).build().unwrap();
+        let producer = client.producer("orders").await.unwrap();
+        let consumer = client.consumer("orders", "kitchen").await.unwrap();
+        producer.send("0").await.unwrap();
+        assert!(there.metrics().num_alive_tasks() > 2);
+        in_time(client.close()).await;
+        in_time(async {
+            while there.metrics().num_alive_tasks() > 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        in_time(cluster.until(|cluster| open(cluster) == 0)).await;
+        drop((producer, consumer));
+    });
 }
 
 #[tokio::test]
 async fn of_a_name_with_two_addresses_the_one_that_works_is_found() {
-    // `localhost` is ::1 and 127.0.0.1 where both are known; nobody listens at ::1.
-    let cluster = Cluster::start(1).await.unwrap();
-    let url = format!("pulsar://localhost:{}", cluster.address(0).port());
-    let client = Client::builder(url).operation_timeout(Duration::from_secs(10)).build().unwrap();
-    client.producer("orders").await.unwrap().send("0").await.unwrap();
+    // The name that the client knows, and the one that lookups give. The dead address of both is the first to be tried.
+    let broker = Teller::start_at("127.0.0.2", |command, url| {
+        let port = url.rsplit_once(':').map_or("", |(_, port)| port);
+        match command {
+            Command::Lookup(_) => usual(command, &format!("pulsar://owner.test:{port}")),
+            command => usual(command, url),
+        }
+    })
+    .await;
+    let port = broker.address.port();
+    let deaf = TcpSocket::new_v4().unwrap();
+    deaf.bind(([127, 0, 0, 1], port).into()).unwrap();
+    let server = DnsServer::start().await.unwrap();
+    for name in ["service.test", "owner.test"] {
+        server.zone().a(name, 60, ["127.0.0.1", "127.0.0.2"]);
+    }
+    let dns = DnsOptions::default().nameservers([server.address()]).ipv6(Ipv6::Never).hosts("/nonexistent/hosts");
+    let at = |name: &str| Client::builder(format!("pulsar://{name}:{port}")).dns(dns.clone()).build().unwrap();
+    let client = at("service.test");
+    in_time(in_time(client.producer("orders")).await.unwrap().send("0")).await.unwrap();
+    let mut to: Vec<_> = client.connections().iter().map(|one| one.backend.to_string()).collect();
+    to.sort();
+    assert_eq!(to.len(), 2);
+    for (to, name) in to.iter().zip(["owner.test", "service.test"]) {
+        assert!(to.contains(name) && to.contains("127.0.0.2"), "{to}");
+    }
+
+    // Of a name with one address, that one.
+    server.zone().a("one.test", 60, ["127.0.0.2"]);
+    in_time(at("one.test").partitions("orders")).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod support;
 use carom_pulsar::wire::CommandType;
 use carom_pulsar::{ConnectionError, Error, ServerError};
 use std::time::Duration;
-use support::{client, numbers, told_by};
+use support::{client, in_time, numbers, refusal, told_by};
 use testkit::pulsar::{Answer, Cluster, On};
 
 #[tokio::test]
@@ -32,19 +32,27 @@ async fn an_error_for_one_producer_leaves_the_others_of_the_connection_alone() {
 }
 
 #[tokio::test]
-async fn what_is_stored_after_an_error_is_not_stored_twice() {
-    let cluster = Cluster::start(1).await.unwrap();
-    let client = client(&cluster).build().unwrap();
-    let producer = client.producer("orders").await.unwrap();
-    let persistence = Answer::Error(ServerError::Persistence).times(1, Answer::Normal);
-    cluster.answer(On::Anywhere, CommandType::Send, persistence);
-    let sending: Vec<_> = (0..10).map(|number| producer.send(format!("{number}"))).collect();
-    for sending in sending {
-        sending.await.unwrap();
+async fn what_was_refused_while_later_ones_were_stored_fails_and_the_others_are_stored_once() {
+    // Sent again it would be out of order, and to a broker that knows messages by their numbers, nothing new.
+    for deduplicate in [false, true] {
+        let cluster = Cluster::start(1).await.unwrap();
+        cluster.deduplicate(deduplicate);
+        let client = client(&cluster).build().unwrap();
+        let producer = client.producer("orders").await.unwrap();
+        let persistence = Answer::Normal.times(1, Answer::Error(ServerError::Persistence).times(2, Answer::Normal));
+        cluster.answer(On::Anywhere, CommandType::Send, persistence);
+        let sending: Vec<_> = (0..10).map(|number| producer.send(format!("{number}"))).collect();
+        for (number, sending) in sending.into_iter().enumerate() {
+            match in_time(sending).await {
+                Ok(_) => assert!(![1, 2].contains(&number), "{number} is not stored"),
+                Err(error) => {
+                    assert_eq!((number.clamp(1, 2), refusal(&error)), (number, Some(ServerError::Persistence)))
+                }
+            }
+        }
+        assert_eq!(support::written(&cluster, "orders"), [0, 3, 4, 5, 6, 7, 8, 9]);
+        in_time(producer.send("10")).await.unwrap();
     }
-    let mut stored = support::written(&cluster, "orders");
-    stored.sort_unstable();
-    assert_eq!(stored, (0..10).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -52,26 +60,37 @@ async fn a_message_that_is_refused_for_good_fails_alone() {
     let cluster = Cluster::start(1).await.unwrap();
     let client = client(&cluster).build().unwrap();
     let producer = client.producer("orders").await.unwrap();
-    let answer = Answer::Error(ServerError::NotAllowed).times(1, Answer::Normal);
-    cluster.answer(On::Anywhere, CommandType::Send, answer);
-    let (first, second) = (producer.send("0"), producer.send("1"));
-    assert!(matches!(first.await, Err(Error::Refused { error: ServerError::NotAllowed, .. })));
-    second.await.unwrap();
-    assert_eq!(support::written(&cluster, "orders"), [1]);
+    let begun = cluster.heard(0, CommandType::Producer);
+    for why in [ServerError::NotAllowed, ServerError::Checksum, ServerError::Authorization] {
+        let stored = cluster.log("orders").len();
+        cluster.answer(On::Anywhere, CommandType::Send, Answer::Error(why).times(1, Answer::Normal));
+        let (first, second) = (producer.send("0"), producer.send("1"));
+        assert_eq!(refusal(&first.await.unwrap_err()), Some(why));
+        second.await.unwrap();
+        assert_eq!(support::written(&cluster, "orders")[stored..], [1]);
+    }
+    assert_eq!(cluster.heard(0, CommandType::Producer), begun, "the producer is none the worse");
 }
 
 #[tokio::test]
-async fn a_topic_that_has_ended_ends_its_producer() {
-    let cluster = Cluster::start(1).await.unwrap();
-    let client = client(&cluster).build().unwrap();
-    let producer = client.producer("orders").await.unwrap();
-    cluster.answer(On::Anywhere, CommandType::Send, Answer::Error(ServerError::TopicTerminated));
-    let (first, second) = (producer.send("0"), producer.send("1"));
-    for sending in [first, second] {
-        let refused = sending.await.unwrap_err();
-        assert!(told_by(&refused).contains("TopicTerminated"), "{}", told_by(&refused));
+async fn a_topic_that_has_ended_and_a_producer_that_was_fenced_off_end_the_producer() {
+    for why in [ServerError::TopicTerminated, ServerError::ProducerFenced] {
+        let cluster = Cluster::start(1).await.unwrap();
+        let client = client(&cluster).build().unwrap();
+        let producer = client.producer("orders").await.unwrap();
+        cluster.answer(On::Anywhere, CommandType::Send, Answer::Normal.times(1, Answer::Error(why)));
+        let sending: Vec<_> = (0..3).map(|number| producer.send(format!("{number}"))).collect();
+        for (number, sending) in sending.into_iter().enumerate() {
+            match in_time(sending).await {
+                Ok(_) => assert_eq!(number, 0),
+                Err(error) => assert_eq!((number.max(1), refusal(&error)), (number, Some(why)), "{}", told_by(&error)),
+            }
+        }
+        let later = producer.send("3").await.unwrap_err();
+        assert!(matches!(later, Error::Ended { .. }), "{later}");
+        assert_eq!(refusal(&later), Some(why));
+        cluster.until(|cluster| cluster.producers("orders").is_empty()).await;
     }
-    assert!(matches!(producer.send("2").await, Err(Error::Ended { .. })));
 }
 
 #[tokio::test]

@@ -2,9 +2,7 @@
 
 mod support;
 
-use carom_pulsar::wire::{
-    Command, CommandType, InitialPosition, LookupResponse, LookupType, PartitionedMetadataResponse, PartitionedType,
-};
+use carom_pulsar::wire::{Command, CommandType, InitialPosition, Lookup, LookupResponse, LookupType};
 use carom_pulsar::{Client, Error, Outgoing, ServerError, SubType};
 use support::{client, number_of, numbers, told_by};
 use testkit::pulsar::{Answer, Cluster, On};
@@ -107,24 +105,12 @@ async fn lookups_follow_redirects() {
 #[tokio::test]
 async fn lookups_that_go_round_in_circles_end() {
     let broker = support::Teller::start(|command, url| match command {
-        Command::PartitionedMetadata(asked) => Some(
-            PartitionedMetadataResponse {
-                request_id: asked.request_id,
-                response: Some(PartitionedType::Success as i32),
-                ..PartitionedMetadataResponse::default()
-            }
-            .into(),
-        ),
-        Command::Lookup(asked) => Some(
-            LookupResponse {
-                request_id: asked.request_id,
-                response: Some(LookupType::Redirect as i32),
-                broker_service_url: Some(url.to_owned()),
-                ..LookupResponse::default()
-            }
-            .into(),
-        ),
-        _ => None,
+        Command::Lookup(Lookup { request_id, .. }) => {
+            let (response, broker_service_url) = (Some(LookupType::Redirect as i32), Some(url.to_owned()));
+            let request_id = *request_id;
+            vec![LookupResponse { request_id, response, broker_service_url, ..LookupResponse::default() }.into()]
+        }
+        command => support::usual(command, url),
     })
     .await;
     let client = Client::builder(&broker.url).build().unwrap();

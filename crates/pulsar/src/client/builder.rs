@@ -5,7 +5,7 @@ use crate::address::{AddressError, Service};
 use crate::connection::Numbers;
 use crate::connector::{Connector, Token};
 use crate::hosts::Hosts;
-use carom::dns::DnsOptions;
+use carom::dns::{DnsOptions, resolver_for};
 use carom::tcp::Tcp;
 use carom::tls::{Tls, TlsError};
 use carom::{Policy, Set};
@@ -17,6 +17,9 @@ use tokio::task::JoinSet;
 
 /// The shortest `connection_max_idle` that is taken, as in Pulsar's own clients.
 const SHORTEST_IDLE: Duration = Duration::from_secs(15);
+
+/// The longest time that an option may be.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Builds a [`Client`]; made by [`Client::builder`]. Every option has a default, which is that of Pulsar's own clients;
 /// [`build`](Builder::build) refuses what makes no sense.
@@ -32,6 +35,7 @@ pub struct Builder {
     keep_alive: Duration,
     recovery: Policy,
     token: Option<Token>,
+    empty_token: bool,
     tls: Option<Tls>,
     dns: DnsOptions,
     runtime: Option<Handle>,
@@ -68,6 +72,8 @@ pub enum BuildError {
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) operation_timeout: Duration,
+    /// A little less, so that a connection that cannot be had says why before the operation that wants it is over.
+    pub(crate) lease_timeout: Duration,
     pub(crate) recovery: Policy,
     pub(crate) dns: DnsOptions,
     pub(crate) tls: bool,
@@ -88,6 +94,7 @@ impl Builder {
                 .max_timeout(Duration::from_secs(10))
                 .max_delay(Duration::from_secs(60)),
             token: None,
+            empty_token: false,
             tls: None,
             dns: DnsOptions::default(),
             runtime: None,
@@ -135,15 +142,16 @@ impl Builder {
         self
     }
 
-    /// The token that says who the client is. Default: none.
+    /// The token that says who the client is. Not empty. Default: none.
     pub fn token(self, token: impl Into<String>) -> Builder {
         let token = token.into();
-        self.token_from(move || token.clone())
+        let empty_token = token.is_empty();
+        Builder { empty_token, ..self.token_from(move || token.clone()) }
     }
 
     /// Where the token comes from: asked for each connection, and when a broker wants to know again. It must not block.
     pub fn token_from(mut self, token: impl Fn() -> String + Send + Sync + 'static) -> Builder {
-        self.token = Some(Token(Arc::new(token)));
+        (self.token, self.empty_token) = (Some(Token(Arc::new(token))), false);
         self
     }
 
@@ -177,23 +185,8 @@ impl Builder {
     /// # Errors
     /// When an option makes no sense (the error names it), or when there is no runtime.
     pub fn build(self) -> Result<Client, BuildError> {
-        let refuse = |option, problem: &str| Err(BuildError::Option { option, problem: problem.to_owned() });
         let service = Service::parse(&self.address)?;
-        if self.max_idle.is_some_and(|max_idle| max_idle < self.shortest_idle) {
-            return refuse("connection_max_idle", "must be at least 15 s, or `None`");
-        }
-        if self.operation_timeout.is_zero() {
-            return refuse("operation_timeout", "must be above zero");
-        }
-        if self.keep_alive.is_zero() {
-            return refuse("keep_alive", "must be above zero");
-        }
-        if let Err(error) = self.recovery.validate() {
-            return refuse("recovery", &error.to_string());
-        }
-        if self.tls.is_some() && !service.tls {
-            return refuse("tls", "has no effect without `pulsar+ssl://`");
-        }
+        self.check(&service)?;
         let runtime = match self.runtime {
             Some(runtime) => runtime,
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
@@ -205,6 +198,7 @@ impl Builder {
         };
         let options = Options {
             operation_timeout: self.operation_timeout,
+            lease_timeout: self.operation_timeout.mul_f64(0.9).max(Duration::from_nanos(1)),
             recovery: self.recovery.clone(),
             dns: self.dns.clone(),
             tls: service.tls,
@@ -223,11 +217,45 @@ impl Builder {
             .per_backend(self.per_broker)
             .max_idle(self.max_idle)
             .idle_interval(self.idle_interval)
-            .lease_timeout(self.operation_timeout)
+            .lease_timeout(options.lease_timeout)
             .recovery(self.recovery)
             .runtime(runtime.clone())
             .build()?;
         let (tasks, closing) = (Mutex::new(JoinSet::new()), watch::Sender::new(false));
         Ok(Client::new(Shared { set, options, numbers, runtime, tasks, closing }))
+    }
+
+    fn check(&self, service: &Service) -> Result<(), BuildError> {
+        let refuse = |option, problem: &str| Err(BuildError::Option { option, problem: problem.to_owned() });
+        if self.max_idle.is_some_and(|max_idle| max_idle < self.shortest_idle) {
+            return refuse("connection_max_idle", "must be at least 15 s, or `None`");
+        }
+        let times = [
+            ("connection_max_idle", self.max_idle),
+            ("connection_idle_interval", self.idle_interval),
+            ("operation_timeout", Some(self.operation_timeout)),
+            ("keep_alive", Some(self.keep_alive)),
+        ];
+        for (option, time) in times {
+            match time {
+                Some(Duration::ZERO) => return refuse(option, "must be above zero"),
+                Some(time) if time > LONGEST => return refuse(option, "must be at most a year"),
+                Some(_) | None => {}
+            }
+        }
+        if let Err(error) = self.recovery.validate() {
+            return refuse("recovery", &error.to_string());
+        }
+        // Which name does not matter: what is wrong with it is said elsewhere.
+        if let Err(error) = resolver_for("broker:6650", self.dns.clone()) {
+            return refuse("dns", &error.to_string());
+        }
+        if self.empty_token {
+            return refuse("token", "must not be empty");
+        }
+        if self.tls.is_some() && !service.tls {
+            return refuse("tls", "has no effect without `pulsar+ssl://`");
+        }
+        Ok(())
     }
 }

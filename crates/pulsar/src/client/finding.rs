@@ -138,7 +138,7 @@ impl Shared {
             }
         }
         let found = addresses(broker, &self.options.dns).await?;
-        let share = self.options.operation_timeout / u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let share = self.options.lease_timeout / u32::try_from(found.len()).unwrap_or(u32::MAX);
         let mut last = None;
         for backend in found {
             match self.set.lease_with(seat.options().backend(backend).timeout(share)).await {

@@ -20,7 +20,7 @@ pub enum ConnectionError {
     /// This side closed it: it was idle, or the client was closed.
     #[error("the connection was let go")]
     LetGo,
-    /// The broker refused the handshake.
+    /// The broker refused the handshake, or wants to know again who the client is and there is no token to say so.
     #[error("the broker refused the handshake: {error}: {message}")]
     #[non_exhaustive]
     Refused {
@@ -49,4 +49,11 @@ pub enum ConnectionError {
     /// A ping was not followed by anything.
     #[error("the broker was silent for {0:?} after a ping")]
     Silent(Duration),
+}
+
+impl ConnectionError {
+    pub(crate) fn no_token() -> ConnectionError {
+        let message = "the broker wants a token, and there is none".to_owned();
+        ConnectionError::Refused { error: ServerError::Authentication, message }
+    }
 }

@@ -120,11 +120,10 @@ impl Reader {
                 let assigned = Assigned { plain, tls: close.assigned_broker_service_url_tls };
                 self.tell_consumer(close.consumer_id, ConsumerEvent::Moved(assigned), true);
             }
-            Command::AuthChallenge(_) => {
-                if let Some(frame) = (self.authenticate)() {
-                    let _ = self.lines.control.send(frame);
-                }
-            }
+            Command::AuthChallenge(_) => match (self.authenticate)() {
+                Some(frame) => drop(self.lines.control.send(frame)),
+                None => return Err(ConnectionError::no_token()),
+            },
             _ => return Err(ConnectionError::Violation { kind }),
         }
         Ok(())
@@ -158,5 +157,12 @@ impl Reader {
         let room = consumer.room.try_acquire_owned().map_err(|_| ConnectionError::Flooded { consumer: id })?;
         let _ = consumer.events.send(ConsumerEvent::Message(Box::new((message, payload)), room));
         Ok(())
+    }
+}
+
+/// A token's source may panic, and a runtime may end: nobody is to wait for a reader that is gone.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.lines.end(ConnectionError::LetGo);
     }
 }

@@ -69,6 +69,12 @@ impl Table {
     }
 }
 
+/// A producer or consumer was closed before the broker had said that it has begun. Another attempt may find the topic.
+pub(crate) fn not_begun(what: &'static str) -> Error {
+    let message = "the broker closed it before it had begun".to_owned();
+    Error::Refused { what, error: ServerError::ServiceNotReady, message }
+}
+
 /// A broker's refusal as an error.
 pub(crate) fn refused(what: &'static str, error: Option<i32>, message: Option<String>) -> Error {
     let error = error.map_or(ServerError::Unknown, ServerError::of);

@@ -1,10 +1,11 @@
 //! A connection over memory, with a broker that says what the test says; time stands still until it is needed.
 
 use super::*;
+use crate::error::Error;
 use crate::wire::{
-    Connect, Flow, Lookup, Message, PartitionedMetadata, PartitionedMetadataResponse, Payload, Ping, Success,
+    BaseCommand, Command, Connect, Flow, Lookup, Message, PartitionedMetadata, PartitionedMetadataResponse, Payload,
+    Ping, Success,
 };
-use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 const TICK: Duration = Duration::from_secs(30);
@@ -109,7 +110,8 @@ async fn silence_after_a_ping_ends_it_and_any_word_does_not() {
 async fn a_broker_that_does_not_read_is_noticed_too() {
     let (connection, _broker) = connected(16);
     let lines = connection.lines();
-    lines.data().send(Bytes::from(vec![0; 4096])).await.unwrap();
+    let (producer, _events) = lines.enlist_producer(1).unwrap();
+    lines.data().send(producer.message(vec![0; 4096].into())).await.unwrap();
     lines.closed().await;
     assert!(matches!(*reason(lines), ConnectionError::Silent(_)));
 }
@@ -118,19 +120,8 @@ async fn a_broker_that_does_not_read_is_noticed_too() {
 async fn a_pong_and_control_go_before_messages() {
     let (connection, mut broker) = connected(64);
     let lines = connection.lines();
-    let mut message = BytesMut::new();
-    let send = Frame::with_message(
-        crate::wire::Send::default(),
-        Payload { payload: vec![0; 1000].into(), ..Payload::default() },
-    );
-    Codec::default().encode(&send, &mut message).unwrap();
-    let message = message.freeze();
-    // More than one write holds, then what is to overtake it.
-    for _ in 0..super::DATA_QUEUE {
-        lines.data().send(message.clone()).await.unwrap();
-    }
-    tokio::task::yield_now().await;
-    while lines.data().try_send(message.clone()).is_ok() {}
+    let (producer, _events) = lines.enlist_producer(1).unwrap();
+    fill(lines, &producer).await;
     broker.say(Ping {}).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     lines.tell(Lookup::default());
@@ -142,6 +133,54 @@ async fn a_pong_and_control_go_before_messages() {
     assert!(sends <= 66, "only what was in the write under way goes before: {sends}");
     assert!(matches!(heard[sends], Command::Pong(_)), "the pong first");
     assert!(matches!(broker.hear().await, Command::Send(_)), "there were messages left to overtake");
+}
+
+/// More messages of a producer than one write holds.
+async fn fill(lines: &Lines, producer: &Enlisted) {
+    let payload = Payload { payload: vec![0; 1000].into(), ..Payload::default() };
+    let mut message = BytesMut::new();
+    Codec::default().encode(&Frame::with_message(crate::wire::Send::default(), payload), &mut message).unwrap();
+    let message = message.freeze();
+    for _ in 0..super::DATA_QUEUE {
+        lines.data().send(producer.message(message.clone())).await.unwrap();
+    }
+    tokio::task::yield_now().await;
+    while lines.data().try_send(producer.message(message.clone())).is_ok() {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_producer_follows_its_goodbye() {
+    let (connection, mut broker) = connected(64);
+    let lines = connection.lines();
+    let (producer, _events) = lines.enlist_producer(1).unwrap();
+    fill(lines, &producer).await;
+    drop(producer);
+    // The next of the same number, on the same connection.
+    let (producer, _events) = lines.enlist_producer(1).unwrap();
+    lines.tell(Lookup::default());
+    let mut heard = Vec::new();
+    while !matches!(heard.last(), Some(Command::Lookup(_))) {
+        heard.push(broker.hear().await);
+    }
+    let sends = heard.iter().filter(|command| matches!(command, Command::Send(_))).count();
+    assert!(matches!(heard[sends], Command::CloseProducer(_)), "{:?}", heard[sends]);
+    assert!(sends < super::DATA_QUEUE + 10, "some were still in line: {sends}");
+    drop(producer);
+    assert!(matches!(broker.hear().await, Command::CloseProducer(_)), "nothing was left of the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_words_are_not_said_behind_half_a_frame() {
+    let (connection, mut broker) = connected(64);
+    let lines = Arc::clone(connection.lines());
+    let (producer, _events) = lines.enlist_producer(1).unwrap();
+    fill(&lines, &producer).await;
+    drop(producer);
+    connection.let_go();
+    while broker.socket.read_buf(&mut broker.read).await.unwrap() > 0 {}
+    while let Some(frame) = Codec::default().decode(&mut broker.read).unwrap() {
+        assert!(matches!(frame.command.body, Some(Command::Send(_))));
+    }
 }
 
 #[tokio::test(start_paused = true)]

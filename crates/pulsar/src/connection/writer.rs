@@ -4,6 +4,7 @@ use super::{ConnectionError, Lines};
 use crate::wire::{Frame, Pong};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -13,11 +14,27 @@ const ENOUGH: usize = 64 * 1024;
 /// How long a connection that is let go may take over its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// A message that waits to be written.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pub(super) frame: Bytes,
+    /// Whoever sent it has ended on this connection.
+    pub(super) withdrawn: Arc<AtomicBool>,
+}
+
+impl Outbound {
+    fn put(&self, bytes: &mut BytesMut) {
+        if !self.withdrawn.load(Ordering::Acquire) {
+            bytes.extend_from_slice(&self.frame);
+        }
+    }
+}
+
 pub(super) async fn run(
     lines: Arc<Lines>,
     mut socket: impl AsyncWrite + Unpin,
     mut control: mpsc::UnboundedReceiver<Frame>,
-    mut data: mpsc::Receiver<Bytes>,
+    mut data: mpsc::Receiver<Outbound>,
 ) {
     let closed = lines.closed();
     tokio::pin!(closed);
@@ -28,13 +45,13 @@ pub(super) async fn run(
             () = &mut closed => break,
             () = lines.pong_owed.notified() => lines.put(&Pong {}.into(), &mut bytes),
             Some(frame) = control.recv() => lines.put(&frame, &mut bytes),
-            Some(message) = data.recv() => bytes.extend_from_slice(&message),
+            Some(message) = data.recv() => message.put(&mut bytes),
         }
         while bytes.len() < ENOUGH {
             if let Ok(frame) = control.try_recv() {
                 lines.put(&frame, &mut bytes);
             } else if let Ok(message) = data.try_recv() {
-                bytes.extend_from_slice(&message);
+                message.put(&mut bytes);
             } else {
                 break;
             }
@@ -48,9 +65,8 @@ pub(super) async fn run(
         }
         bytes.clear();
     }
-    if matches!(lines.over.borrow().as_deref(), Some(ConnectionError::LetGo)) {
-        // What was said before it was let go, goodbyes of producers for one, is still to be heard.
-        bytes.clear();
+    // What was said before it was let go, goodbyes of producers for one, is still to be heard; not behind half a frame.
+    if bytes.is_empty() && matches!(lines.over.borrow().as_deref(), Some(ConnectionError::LetGo)) {
         while let Ok(frame) = control.try_recv() {
             lines.put(&frame, &mut bytes);
         }

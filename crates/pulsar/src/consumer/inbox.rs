@@ -24,6 +24,10 @@ pub(super) struct Inbox<R> {
     /// Permits that can be returned.
     freed: u32,
     handed_out: Option<MessageId>,
+    /// The last that came from this broker.
+    arrived: Option<MessageId>,
+    /// How many more may come before it is clear that none of them was on its way when everything was asked for again.
+    stale: u32,
 }
 
 struct Waiting<R> {
@@ -40,8 +44,8 @@ pub(super) struct Arrived {
 
 impl<R> Inbox<R> {
     pub(super) fn new(topic: Arc<str>, partition: i32, part: usize, queue: u32, ordered: bool) -> Inbox<R> {
-        let (waiting, freed, handed_out) = (VecDeque::new(), 0, None);
-        Inbox { topic, partition, part, queue, ordered, waiting, freed, handed_out }
+        let (waiting, freed, handed_out, arrived, stale) = (VecDeque::new(), 0, None, None, 0);
+        Inbox { topic, partition, part, queue, ordered, waiting, freed, handed_out, arrived, stale }
     }
 
     /// Takes a message in, or a batch of them.
@@ -103,7 +107,9 @@ impl<R> Inbox<R> {
     pub(super) fn hand_out(&mut self) -> Option<Result<Message, Error>> {
         let Waiting { id, message, .. } = self.waiting.pop_front()?;
         self.freed += 1;
-        self.handed_out = self.handed_out.max(Some(id));
+        if self.stale == 0 {
+            self.handed_out = self.handed_out.max(Some(id));
+        }
         Some(message)
     }
 
@@ -119,18 +125,32 @@ impl<R> Inbox<R> {
     /// The consumer begins anew: what was not handed out comes again. The permits to begin with.
     pub(super) fn begin_anew(&mut self) -> u32 {
         self.waiting.clear();
-        self.freed = 0;
+        (self.freed, self.arrived, self.stale) = (0, None, 0);
         self.queue
     }
 
     /// Everything that is not acknowledged comes again, and is handed out again.
     pub(super) fn forget(&mut self) {
+        self.clear();
+        self.handed_out = None;
+        self.stale = self.queue.saturating_sub(self.freed) + 1;
+    }
+
+    fn clear(&mut self) {
         self.freed += self.waiting.len() as u32;
         self.waiting.clear();
-        self.handed_out = None;
     }
 
     fn put(&mut self, id: MessageId, message: Result<Message, Error>) {
+        let back = self.arrived.replace(id) >= Some(id);
+        if self.stale > 0 {
+            self.stale -= 1;
+            if back {
+                // What was on its way before comes again behind this one.
+                self.clear();
+                self.stale = 0;
+            }
+        }
         let newest = self.waiting.back().map(|waiting| waiting.id).max(self.handed_out);
         if self.ordered && newest >= Some(id) {
             self.freed += 1;
@@ -222,6 +242,24 @@ mod tests {
             (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
             assert_eq!(handed_out(&mut inbox), second);
             assert_eq!(inbox.permits(), Some(3), "what is left out frees its permit too");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_not_left_out_because_of_what_was_on_its_way() {
+        for handed_out_meanwhile in [0, 1, 2] {
+            let mut inbox = inbox(true);
+            inbox.begin_anew();
+            (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            inbox.hand_out();
+            inbox.forget();
+            (2..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (0..handed_out_meanwhile).for_each(|_| drop(inbox.hand_out()));
+            (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            assert_eq!(handed_out(&mut inbox), [(0, -1), (1, -1), (2, -1), (3, -1)]);
+            inbox.begin_anew();
+            (0..5).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            assert_eq!(handed_out(&mut inbox), [(4, -1)], "and from then on as ever");
         }
     }
 

@@ -6,6 +6,8 @@
 mod acks;
 mod inbox;
 mod message;
+mod serving;
+mod session;
 mod task;
 
 pub use message::Message;
@@ -22,6 +24,9 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use task::{Identity, Leaving, Order, Reply, Task};
 use tokio::sync::{mpsc, oneshot};
+
+/// Brokers count permits in 32 bits, with a sign.
+const MOST_AHEAD: usize = i32::MAX as usize;
 
 /// A consumer to be; awaiting it begins it. Made by [`Client::consumer`](crate::Client::consumer).
 #[must_use = "a consumer does not begin until it is awaited"]
@@ -59,7 +64,7 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Its name, shown by the broker. Default: the broker gives it one.
+    /// Its name, shown by the broker. Not empty. Default: the broker gives it one.
     pub fn name(mut self, name: impl Into<String>) -> ConsumerBuilder {
         self.name = Some(name.into());
         self
@@ -67,11 +72,26 @@ impl ConsumerBuilder {
 
     /// Messages that may arrive ahead of [`Consumer::next`], for each partition; at least 1. Default 1000.
     pub fn receiver_queue(mut self, messages: u32) -> ConsumerBuilder {
-        self.queue = messages.max(1);
+        self.queue = messages;
         self
     }
 
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |option, problem| Err(Error::Option { option, problem });
+        let queue = usize::try_from(self.queue).unwrap_or(usize::MAX);
+        match (queue, self.name.as_deref(), self.subscription.as_str()) {
+            (0, _, _) => refuse("receiver_queue", "must be at least 1"),
+            (queue, _, _) if queue > MOST_AHEAD => {
+                refuse("receiver_queue", "must be at most 2^31 - 1, as permits are counted")
+            }
+            (_, Some(""), _) => refuse("name", "must not be empty"),
+            (_, _, "") => refuse("subscription", "must not be empty"),
+            (_, Some(_) | None, _) => Ok(()),
+        }
+    }
+
     async fn begin(self) -> Result<Consumer, Error> {
+        self.check()?;
         // One: a message in the channel has left its inbox, and counts as handed out.
         let (messages, handed_out) = mpsc::channel(1);
         let mut parts = Vec::new();

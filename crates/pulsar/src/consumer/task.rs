@@ -4,20 +4,16 @@
 use super::acks::{Ack, Acks, Waiting};
 use super::inbox::Inbox;
 use super::message::Message;
+use super::serving::Turn;
+use super::session::{self, Session};
 use crate::address::proxy_of;
 use crate::client::{Pace, Seat, Shared, at};
-use crate::connection::{Assigned, ConsumerEvent, Enlisted, Lines, refused};
-use crate::connector::Connector;
+use crate::connection::{Assigned, Lines};
 use crate::error::Error;
-use crate::wire::{self, AckResponse, AckType, Command, Flow, InitialPosition, RedeliverUnacknowledged, SubType};
-use carom::Lease;
+use crate::wire::{InitialPosition, RedeliverUnacknowledged, SubType};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-
-const WHAT: &str = "the consumer";
-/// From this version of the protocol on, brokers confirm acknowledgements.
-const ACKS_CONFIRMED: i32 = 17;
 
 pub(super) type Reply = oneshot::Sender<Result<(), Error>>;
 
@@ -68,19 +64,6 @@ pub(super) enum Leaving {
     Unsubscribing(Reply),
 }
 
-/// A consumer that a broker knows of. Dropped in this order: closed at the broker, then the connection is let go of.
-struct Session {
-    enlisted: Enlisted,
-    events: mpsc::UnboundedReceiver<ConsumerEvent>,
-    lease: Lease<Connector>,
-}
-
-enum Turn {
-    /// On to wherever the topic is now.
-    Again(Option<Assigned>),
-    Over(Error),
-}
-
 impl Task {
     pub(super) async fn run(mut self) {
         let reason = self.live().await;
@@ -98,6 +81,8 @@ impl Task {
             (Some(begun), _) => drop(begun.send(Err(reason))),
             (None, Leaving::Closing(reply)) if matches!(reason, Error::Closed) => drop(reply.send(Ok(()))),
             (None, Leaving::Closing(reply) | Leaving::Unsubscribing(reply)) => drop(reply.send(Err(reason))),
+            // Who is closed together with all the others needs no word of its own, and might wait for ever to be heard.
+            (None, Leaving::No) if matches!(reason, Error::Closed) => {}
             (None, Leaving::Dropped) => {}
             // Whoever waits for messages is told why there are no more.
             (None, Leaving::No) => drop(self.messages.send(Err(reason)).await),
@@ -128,11 +113,13 @@ impl Task {
 
     /// Begins the consumer at its broker; meanwhile orders are taken and time runs out.
     async fn begin(&mut self, assigned: Option<Assigned>, delay: Duration) -> Result<Session, Error> {
-        let begin = begin(Arc::clone(&self.shared), self.who.clone(), assigned, delay, self.begun.is_none());
+        let begin = session::begin(Arc::clone(&self.shared), self.who.clone(), assigned, delay, self.begun.is_none());
         let closed = self.shared.closed();
         tokio::pin!(begin, closed);
         loop {
-            if matches!(self.leaving, Leaving::Dropped | Leaving::Closing(_)) {
+            // What was acknowledged is told to the next broker first.
+            let told = self.acks.is_empty() && self.unsent.is_empty();
+            if matches!(self.leaving, Leaving::Dropped | Leaving::Closing(_)) && told {
                 return Err(Error::Closed);
             }
             let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
@@ -145,74 +132,7 @@ impl Task {
         }
     }
 
-    async fn serve(&mut self, session: Session) -> Turn {
-        let Session { enlisted, mut events, lease } = session;
-        let (lines, messages) = (Arc::clone(lease.lines()), self.messages.clone());
-        let (closed, draining) = (self.shared.closed(), lease.draining());
-        tokio::pin!(closed, draining);
-        // What the last broker did not confirm is told to this one, before anything can come again because of it.
-        let again = self.acks.take_all().into_iter().chain(std::mem::take(&mut self.unsent));
-        for waiting in again.collect::<Vec<_>>() {
-            self.tell(&lines, waiting);
-        }
-        self.flow(&lines, Some(self.who.queue));
-        self.inbox.begin_anew();
-        loop {
-            if !matches!(self.leaving, Leaving::No) && self.acks.is_empty() {
-                return self.leave(&lines, enlisted).await;
-            }
-            let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
-            tokio::select! {
-                event = events.recv() => match event {
-                    Some(ConsumerEvent::Message(message, room)) => {
-                        let (command, payload) = *message;
-                        let arrived = self.inbox.arrive(&command, payload, room);
-                        if let Some(done) = arrived.batch {
-                            self.acks.batch(arrived.id, done);
-                        }
-                        let permits = self.inbox.permits();
-                        self.flow(&lines, permits);
-                    }
-                    Some(ConsumerEvent::Acked(response)) => self.acked(response),
-                    Some(ConsumerEvent::Moved(assigned)) => return Turn::Again(Some(assigned)),
-                    None => return Turn::Again(None),
-                },
-                order = self.orders.recv(), if staying => self.obey(order, Some(&lines)),
-                room = messages.reserve(), if staying && !self.inbox.is_empty() => {
-                    self.pace.succeeded();
-                    let message = self.inbox.hand_out();
-                    if let (Ok(room), Some(message)) = (room, message) {
-                        room.send(message);
-                    }
-                    let permits = self.inbox.permits();
-                    self.flow(&lines, permits);
-                }
-                () = at(deadline) => self.expire(),
-                () = &mut draining => return Turn::Again(None),
-                () = &mut closed => return Turn::Over(Error::Closed),
-            }
-        }
-    }
-
-    async fn leave(&mut self, lines: &Arc<Lines>, enlisted: Enlisted) -> Turn {
-        let allowed = self.shared.options.operation_timeout;
-        let consumer_id = self.who.id;
-        match std::mem::replace(&mut self.leaving, Leaving::Dropped) {
-            Leaving::Unsubscribing(reply) => {
-                let asked = |request_id| wire::Unsubscribe { consumer_id, request_id, force: None }.into();
-                let unsubscribed = tokio::time::timeout(allowed, lines.request("unsubscribing", asked)).await;
-                let late = Error::TimedOut { what: "unsubscribing", after: allowed, source: None };
-                let _ = reply.send(unsubscribed.unwrap_or(Err(late)).map(drop));
-            }
-            leaving => {
-                self.leaving = leaving;
-                let _ = tokio::time::timeout(allowed, enlisted.close()).await;
-            }
-        }
-        Turn::Over(Error::Closed)
-    }
-
-    fn obey(&mut self, order: Option<Order>, lines: Option<&Arc<Lines>>) {
+    pub(super) fn obey(&mut self, order: Option<Order>, lines: Option<&Arc<Lines>>) {
         match order {
             Some(Order::Ack(ack, reply)) => match self.acks.settle(ack) {
                 None => drop(reply.send(Ok(()))),
@@ -230,6 +150,9 @@ impl Task {
                 self.inbox.forget();
                 if let Some(lines) = lines {
                     lines.tell(RedeliverUnacknowledged { consumer_id: self.who.id, ..Default::default() });
+                    // They may be all that the broker had.
+                    let permits = self.inbox.permits();
+                    self.flow(lines, permits);
                 }
             }
             Some(Order::Close(reply)) => self.leaving = Leaving::Closing(reply),
@@ -238,39 +161,7 @@ impl Task {
         }
     }
 
-    fn tell(&mut self, lines: &Lines, waiting: Waiting<Reply>) {
-        let number = lines.number();
-        let confirmed = lines.protocol_version >= ACKS_CONFIRMED;
-        let ack_type = if waiting.ack.cumulative { AckType::Cumulative } else { AckType::Individual };
-        lines.tell(wire::Ack {
-            consumer_id: self.who.id,
-            ack_type: ack_type as i32,
-            message_id: vec![waiting.ack.id.entry_data()],
-            request_id: confirmed.then_some(number),
-            ..wire::Ack::default()
-        });
-        match confirmed {
-            true => self.acks.asked(number, waiting),
-            false => drop(waiting.reply.send(Ok(()))),
-        }
-    }
-
-    fn acked(&mut self, response: AckResponse) {
-        let Some(waiting) = response.request_id.and_then(|number| self.acks.answered(number)) else { return };
-        let outcome = match response.error {
-            None => Ok(()),
-            Some(error) => Err(refused("the acknowledgement", Some(error), response.message)),
-        };
-        let _ = waiting.reply.send(outcome);
-    }
-
-    fn flow(&self, lines: &Lines, permits: Option<u32>) {
-        if let Some(message_permits) = permits {
-            lines.tell(Flow { consumer_id: self.who.id, message_permits });
-        }
-    }
-
-    fn deadline(&self) -> Option<std::time::Instant> {
+    pub(super) fn deadline(&self) -> Option<std::time::Instant> {
         let unsent = self.unsent.first().map(|waiting| waiting.deadline);
         match (self.acks.deadline(), unsent) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -278,7 +169,7 @@ impl Task {
         }
     }
 
-    fn expire(&mut self) {
+    pub(super) fn expire(&mut self) {
         let now = tokio::time::Instant::now().into_std();
         let mut late = self.acks.expired(now);
         let (over, left) = std::mem::take(&mut self.unsent).into_iter().partition(|waiting| waiting.deadline <= now);
@@ -287,51 +178,6 @@ impl Task {
         let after = self.shared.options.operation_timeout;
         for waiting in late {
             let _ = waiting.reply.send(Err(Error::TimedOut { what: "the acknowledgement", after, source: None }));
-        }
-    }
-}
-
-async fn begin(
-    shared: Arc<Shared>,
-    who: Identity,
-    mut assigned: Option<Assigned>,
-    delay: Duration,
-    again: bool,
-) -> Result<Session, Error> {
-    tokio::time::sleep(delay).await;
-    let mut patience = shared.patience(WHAT, again);
-    loop {
-        if let Some(session) = patience.attempt(attempt(&shared, &who, assigned.take())).await? {
-            return Ok(session);
-        }
-    }
-}
-
-async fn attempt(shared: &Shared, who: &Identity, assigned: Option<Assigned>) -> Result<Session, Error> {
-    let lease = shared.lease_for(&who.topic, who.seat, assigned).await?;
-    let (enlisted, events) = lease.lines().enlist_consumer(who.id, who.queue as usize)?;
-    let asked = |request_id| {
-        wire::Subscribe {
-            topic: who.topic.to_string(),
-            subscription: who.subscription.clone(),
-            sub_type: who.sub_type as i32,
-            consumer_id: who.id,
-            request_id,
-            consumer_name: who.name.clone(),
-            durable: Some(true),
-            initial_position: Some(who.position as i32),
-            ..wire::Subscribe::default()
-        }
-        .into()
-    };
-    match lease.lines().request(WHAT, asked).await {
-        Ok(Command::Success(_)) => Ok(Session { enlisted, events, lease }),
-        Ok(other) => Err(Error::Unexpected { what: WHAT, kind: other.command_type() as i32 }),
-        Err(error) => {
-            if matches!(error, Error::Refused { .. }) {
-                enlisted.forget();
-            }
-            Err(error)
         }
     }
 }

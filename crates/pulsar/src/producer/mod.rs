@@ -2,9 +2,23 @@
 //!
 //! A producer has a task for each partition of its topic, which owns what is in flight there. The handle only puts messages in
 //! line, so that dropping it needs to wait for nothing: the task sends what is in line, closes and lets go of the connection.
+//!
+//! What can become of a message:
+//!
+//! - It is stored once, and its `send` ends with the receipt: nothing that has its receipt is sent again.
+//! - It is stored, and its receipt is lost: with its connection, or because the broker has closed the producer or said no to an
+//!   earlier message before it sent the receipt. It is sent again with the same number, together with all behind it, in order. A
+//!   broker that deduplicates stores it once; any other stores it **twice**. Nothing else is ever doubled.
+//! - It was refused, while one behind it was stored: it fails with what the broker said, as it cannot be stored in order any more.
+//! - Its `send` ends with [`Error::TimedOut`] or [`Error::Closed`]: it may be stored all the same, once.
+//!
+//! The first copies of what is stored are in the order of the calls to `send`.
 
+mod encoded;
 mod outgoing;
 mod outstanding;
+mod serving;
+mod session;
 mod task;
 
 pub use outgoing::Outgoing;
@@ -38,7 +52,7 @@ impl ProducerBuilder {
         ProducerBuilder { shared, topic, name: None, max_pending: 1000 }
     }
 
-    /// Its name, which no other producer of the topic may have. Default: the broker gives it one.
+    /// Its name, which no other producer of the topic may have. Not empty. Default: the broker gives it one.
     pub fn name(mut self, name: impl Into<String>) -> ProducerBuilder {
         self.name = Some(name.into());
         self
@@ -46,11 +60,22 @@ impl ProducerBuilder {
 
     /// Messages without a receipt, for each partition; further ones wait. At least 1. Default 1000.
     pub fn max_pending(mut self, max_pending: usize) -> ProducerBuilder {
-        self.max_pending = max_pending.max(1);
+        self.max_pending = max_pending;
         self
     }
 
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |option, problem| Err(Error::Option { option, problem });
+        match (self.max_pending, self.name.as_deref()) {
+            (0, _) => refuse("max_pending", "must be at least 1"),
+            (pending, _) if pending > Semaphore::MAX_PERMITS => refuse("max_pending", "is more than can be counted"),
+            (_, Some("")) => refuse("name", "must not be empty"),
+            (_, Some(_) | None) => Ok(()),
+        }
+    }
+
     async fn begin(self) -> Result<Producer, Error> {
+        self.check()?;
         let topic = topic::whole(&self.topic)?;
         let partitions = self.shared.partitions(&topic).await?;
         let mut parts = Vec::new();
@@ -116,11 +141,15 @@ impl Producer {
     /// a time: to the same partition they go in the order of these calls, as long as there is room (`max_pending`); beyond that
     /// the future waits for room first.
     ///
-    /// Cancelling: a message that is in line is sent whether or not somebody waits for its receipt.
+    /// Cancelling: a message that is in line is sent whether or not somebody waits for its receipt. One that waits for room is
+    /// not.
+    ///
+    /// It ends exactly once. A message whose receipt was lost is sent again, and is stored twice unless the broker deduplicates;
+    /// a broker that does may not say where it has the message ([`MessageId::is_placed`]).
     ///
     /// # Errors
-    /// When it has no receipt within `operation_timeout` (it may be stored all the same), is too large, or was refused; when the
-    /// producer has ended.
+    /// When it has no receipt within `operation_timeout` of being in line (it may be stored all the same), is too large, or was
+    /// refused; when the producer has ended.
     pub fn send(&self, message: impl Into<Outgoing>) -> Sending {
         let message = message.into();
         let index = match (&message.key, self.parts.len()) {
@@ -128,15 +157,15 @@ impl Producer {
             (Some(key), partitions) => partition_of(key, partitions),
             (None, partitions) => self.turn.fetch_add(1, Ordering::Relaxed) % partitions,
         };
-        let part = self.parts[index].clone();
+        let part = &self.parts[index];
         let state = match Arc::clone(&part.room).try_acquire_owned() {
             Ok(room) => part.put(message, room, self.timeout),
             Err(_) => {
                 let acquire = Box::pin(Arc::clone(&part.room).acquire_owned());
-                State::Waiting { acquire, message: Some(message), timeout: self.timeout }
+                State::Waiting { part: part.clone(), acquire, message, timeout: self.timeout }
             }
         };
-        Sending { part, state }
+        Sending { state, fate: Arc::clone(&part.fate) }
     }
 
     /// The topic, by its whole name.
@@ -160,7 +189,7 @@ impl Producer {
         for part in &self.parts {
             let (reply, closed) = oneshot::channel();
             if part.orders.send(Order::Close(reply)).is_err() {
-                return Err(part.why());
+                return Err(why(&part.fate));
             }
             closing.push(closed);
         }
@@ -175,31 +204,37 @@ impl Part {
     fn put(&self, message: Outgoing, room: OwnedSemaphorePermit, timeout: Duration) -> State {
         let (reply, receipt) = oneshot::channel();
         let deadline = (tokio::time::Instant::now() + timeout).into_std();
-        let pending = Pending { message, reply, _room: room, encoded: None };
+        let pending = Pending { message, reply, _room: room, encoded: None, refused: None };
         match self.orders.send(Order::Send(pending, deadline)) {
             Ok(()) => State::InLine(receipt),
             Err(_) => State::Refused,
         }
     }
+}
 
-    /// Why it takes nothing more.
-    fn why(&self) -> Error {
-        match self.fate.get() {
-            Some(Error::Closed) | None => Error::Closed,
-            Some(error) => Error::Ended { what: "producer", source: Arc::new(error.clone()) },
-        }
+/// Why a producer takes nothing more.
+fn why(fate: &OnceLock<Error>) -> Error {
+    match fate.get() {
+        Some(Error::Closed) | None => Error::Closed,
+        Some(error) => Error::Ended { what: "producer", source: Arc::new(error.clone()) },
     }
 }
 
 /// A message on its way; see [`Producer::send`].
 #[must_use = "whether a message is stored is known when this ends"]
 pub struct Sending {
-    part: Part,
     state: State,
+    fate: Arc<OnceLock<Error>>,
 }
 
 enum State {
-    Waiting { acquire: Acquire, message: Option<Outgoing>, timeout: Duration },
+    /// For room. Only here does it keep the producer from its end.
+    Waiting {
+        part: Part,
+        acquire: Acquire,
+        message: Outgoing,
+        timeout: Duration,
+    },
     InLine(oneshot::Receiver<Result<MessageId, Error>>),
     Refused,
 }
@@ -211,17 +246,17 @@ impl Future for Sending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let Sending { part, state } = &mut *self;
+            let Sending { state, fate } = &mut *self;
             *state = match state {
-                State::Waiting { acquire, message, timeout } => match ready!(acquire.as_mut().poll(context)) {
-                    Ok(room) => part.put(message.take().unwrap_or_default(), room, *timeout),
+                State::Waiting { part, acquire, message, timeout } => match ready!(acquire.as_mut().poll(context)) {
+                    Ok(room) => part.put(std::mem::take(message), room, *timeout),
                     Err(_) => State::Refused,
                 },
                 State::InLine(receipt) => {
                     let receipt = ready!(Pin::new(receipt).poll(context));
-                    return Poll::Ready(receipt.unwrap_or_else(|_| Err(part.why())));
+                    return Poll::Ready(receipt.unwrap_or_else(|_| Err(why(fate))));
                 }
-                State::Refused => return Poll::Ready(Err(part.why())),
+                State::Refused => return Poll::Ready(Err(why(fate))),
             };
         }
     }

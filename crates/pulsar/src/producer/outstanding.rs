@@ -15,6 +15,8 @@ pub(super) struct Outstanding<T> {
     line: VecDeque<Entry<T>>,
     /// How many of the line have been sent.
     sent: usize,
+    /// The highest number that has a receipt.
+    stored: Option<u64>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -32,12 +34,12 @@ pub(super) enum Receipted<T> {
     /// Nobody: it had its receipt, or its time ran out.
     Nobody,
     /// One further back: receipts before it are missing.
-    OutOfOrder,
+    Ahead(Entry<T>),
 }
 
 impl<T> Outstanding<T> {
     pub(super) fn new() -> Outstanding<T> {
-        Outstanding { next: 0, line: VecDeque::new(), sent: 0 }
+        Outstanding { next: 0, line: VecDeque::new(), sent: 0, stored: None }
     }
 
     /// The first message of a producer that goes on where another of its name has ended.
@@ -68,16 +70,25 @@ impl<T> Outstanding<T> {
         self.sent = 0;
     }
 
+    /// Takes out the message that has been sent under this number: it is stored.
     pub(super) fn receipt(&mut self, sequence: u64) -> Receipted<T> {
         let known = self.line.iter().take(self.sent).position(|entry| entry.sequence == sequence);
-        match known {
-            Some(0) => match self.remove(0) {
-                Some(entry) => Receipted::First(entry),
-                None => Receipted::Nobody,
-            },
-            Some(_) => Receipted::OutOfOrder,
-            None => Receipted::Nobody,
-        }
+        let Some((at, entry)) = known.and_then(|at| Some((at, self.remove(at)?))) else { return Receipted::Nobody };
+        self.stored = self.stored.max(Some(sequence));
+        if at == 0 { Receipted::First(entry) } else { Receipted::Ahead(entry) }
+    }
+
+    /// The message that has been sent under this number and is in line.
+    pub(super) fn sent(&mut self, sequence: u64) -> Option<&mut T> {
+        let sent = self.line.iter_mut().take(self.sent);
+        sent.into_iter().find(|entry| entry.sequence == sequence).map(|entry| &mut entry.what)
+    }
+
+    /// Takes out those of a kind that a later message was stored before.
+    pub(super) fn take_passed_over(&mut self, kind: impl Fn(&T) -> bool) -> Vec<Entry<T>> {
+        let over = |entry: &Entry<T>| Some(entry.sequence) < self.stored && kind(&entry.what);
+        let passed: Vec<u64> = self.line.iter().filter(|entry| over(entry)).map(|entry| entry.sequence).collect();
+        passed.into_iter().filter_map(|sequence| self.take(sequence)).collect()
     }
 
     /// Takes out one message, wherever it is.
@@ -141,7 +152,7 @@ mod tests {
     fn first(receipted: Receipted<u64>) -> Option<u64> {
         match receipted {
             Receipted::First(entry) => Some(entry.what),
-            Receipted::Nobody | Receipted::OutOfOrder => None,
+            Receipted::Ahead(_) | Receipted::Nobody => None,
         }
     }
 
@@ -155,14 +166,30 @@ mod tests {
     }
 
     #[test]
-    fn a_second_receipt_is_nobodys_and_a_receipt_too_early_is_out_of_order() {
+    fn a_second_receipt_is_nobodys_and_one_that_comes_early_is_kept() {
         let (mut line, _) = line(3);
         assert_eq!(line.receipt(0), Receipted::Nobody, "not sent yet");
         send_all(&mut line);
-        assert_eq!(line.receipt(1), Receipted::OutOfOrder);
+        assert!(matches!(line.receipt(1), Receipted::Ahead(entry) if entry.what == 1));
+        assert_eq!(line.receipt(1), Receipted::Nobody);
+        assert_eq!(line.receipt(99), Receipted::Nobody);
+        line.rewind();
+        assert_eq!(send_all(&mut line), [0, 2], "what has its receipt is not sent again");
         assert_eq!(first(line.receipt(0)), Some(0));
         assert_eq!(line.receipt(0), Receipted::Nobody);
-        assert_eq!(first(line.receipt(1)), Some(1));
+        assert_eq!(first(line.receipt(2)), Some(2));
+    }
+
+    #[test]
+    fn what_a_later_message_was_stored_before_can_be_taken_out() {
+        let (mut line, _) = line(5);
+        send_all(&mut line);
+        assert!(line.take_passed_over(|_| true).is_empty(), "nothing is stored yet");
+        line.receipt(3);
+        let passed = line.take_passed_over(|what| what % 2 == 0);
+        assert_eq!(passed.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [0, 2]);
+        line.rewind();
+        assert_eq!(send_all(&mut line), [1, 4]);
     }
 
     #[test]

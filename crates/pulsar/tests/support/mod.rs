@@ -2,9 +2,15 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use bytes::BytesMut;
-use carom_pulsar::wire::{BaseCommand, Codec, Command, Connected};
-use carom_pulsar::{Builder, Client, Consumer, Message};
+use carom_pulsar::wire::{
+    BaseCommand, CloseConsumer, CloseProducer, Codec, Command, Connected, Lookup, LookupResponse, LookupType,
+    MessageIdData, PROTOCOL_VERSION, PartitionedMetadata, PartitionedMetadataResponse, PartitionedType,
+    ProducerSuccess, SendReceipt, Subscribe, Success,
+};
+use carom_pulsar::{Builder, Client, Consumer, Error as CallError, Message, ServerError};
 use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::pulsar::Cluster;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -53,50 +59,126 @@ pub(crate) fn told_by(error: &dyn Error) -> String {
     text
 }
 
-/// What a [`Teller`] says to a command, given its own address.
-pub(crate) type Tell = fn(&Command, &str) -> Option<BaseCommand>;
+/// The outcome of something that must not take for ever.
+pub(crate) async fn in_time<T>(what: impl IntoFuture<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("it came to nothing")
+}
 
-/// A broker that says what it is told to, for answers that no broker gives.
+/// The kind of server error that ended something.
+pub(crate) fn refusal(error: &CallError) -> Option<ServerError> {
+    match error {
+        CallError::Refused { error, .. } => Some(*error),
+        CallError::Ended { source, .. } => refusal(source),
+        _ => None,
+    }
+}
+
+/// A broker that says what it is told to, for answers that no broker gives, and at other addresses than a cluster's.
 pub(crate) struct Teller {
     pub(crate) url: String,
+    pub(crate) address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
 impl Teller {
-    pub(crate) async fn start(answer: Tell) -> Teller {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("pulsar://{}", listener.local_addr().unwrap());
+    /// At a port of 127.0.0.1. It is asked for the answers to a command, which is given with its own address.
+    pub(crate) async fn start<A>(answer: A) -> Teller
+    where
+        A: Fn(&Command, &str) -> Vec<BaseCommand> + Send + Sync + 'static,
+    {
+        Teller::start_at("127.0.0.1", answer).await
+    }
+
+    pub(crate) async fn start_at<A>(host: &str, answer: A) -> Teller
+    where
+        A: Fn(&Command, &str) -> Vec<BaseCommand> + Send + Sync + 'static,
+    {
+        let listener = TcpListener::bind((host, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = format!("pulsar://{address}");
         let mut tasks = JoinSet::new();
-        let own = url.clone();
+        let (own, answer) = (url.clone(), Arc::new(answer));
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
-                connections.spawn(tell(socket, answer, own.clone()));
+                let (own, answer) = (own.clone(), Arc::clone(&answer));
+                connections.spawn(async move { tell(socket, &*answer, &own).await });
             }
         });
-        Teller { url, _tasks: tasks }
+        Teller { url, address, _tasks: tasks }
     }
 }
 
-/// Serves one connection until its end.
-pub(crate) async fn tell(mut socket: impl AsyncRead + AsyncWrite + Unpin, answer: Tell, own: String) {
-    let (codec, mut read) = (Codec::default(), BytesMut::new());
+/// Serves one connection until its end. An answer without a body is none: this side says no more.
+async fn tell(
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &(impl Fn(&Command, &str) -> Vec<BaseCommand> + Sync),
+    own: &str,
+) {
+    let (codec, mut read, mut over) = (Codec::default(), BytesMut::new(), false);
     loop {
         while let Some(frame) = codec.decode(&mut read).unwrap() {
-            let answer = match frame.command.body {
-                Some(Command::Connect(_)) => Some(Connected::default().into()),
-                Some(command) => answer(&command, &own),
-                None => None,
+            let answers = match frame.command.body {
+                Some(Command::Connect(_)) => {
+                    vec![Connected { protocol_version: Some(PROTOCOL_VERSION), ..Connected::default() }.into()]
+                }
+                Some(command) if !over => answer(&command, own),
+                Some(_) | None => Vec::new(),
             };
-            if let Some(answer) = answer {
-                let mut written = BytesMut::new();
-                codec.encode(&answer.into(), &mut written).unwrap();
-                socket.write_all(&written).await.unwrap();
-                socket.flush().await.unwrap();
+            for answer in answers {
+                if answer.body.is_none() {
+                    over = true;
+                    // The client may have gone first.
+                    let _ = socket.shutdown().await;
+                } else {
+                    let mut written = BytesMut::new();
+                    codec.encode(&answer.into(), &mut written).unwrap();
+                    let _ = socket.write_all(&written).await;
+                }
             }
         }
         if socket.read_buf(&mut read).await.unwrap_or(0) == 0 {
             return;
         }
     }
+}
+
+/// The answer after which there are no more on this connection.
+pub(crate) fn hang_up() -> BaseCommand {
+    BaseCommand::default()
+}
+
+/// What a broker says that owns every topic and stores nothing; `url` is where it is.
+pub(crate) fn usual(command: &Command, url: &str) -> Vec<BaseCommand> {
+    let answer = match command {
+        Command::PartitionedMetadata(PartitionedMetadata { request_id, .. }) => PartitionedMetadataResponse {
+            request_id: *request_id,
+            response: Some(PartitionedType::Success as i32),
+            ..PartitionedMetadataResponse::default()
+        }
+        .into(),
+        Command::Lookup(Lookup { request_id, .. }) => LookupResponse {
+            request_id: *request_id,
+            response: Some(LookupType::Connect as i32),
+            broker_service_url: Some(url.to_owned()),
+            ..LookupResponse::default()
+        }
+        .into(),
+        Command::Producer(begun) => {
+            let (request_id, producer_name) = (begun.request_id, "till".to_owned());
+            ProducerSuccess { request_id, producer_name, ..ProducerSuccess::default() }.into()
+        }
+        Command::Send(send) => receipt(send.producer_id, send.sequence_id),
+        Command::Subscribe(Subscribe { request_id, .. })
+        | Command::CloseProducer(CloseProducer { request_id, .. })
+        | Command::CloseConsumer(CloseConsumer { request_id, .. }) => Success { request_id: *request_id }.into(),
+        _ => return Vec::new(),
+    };
+    vec![answer]
+}
+
+/// The receipt of a message.
+pub(crate) fn receipt(producer_id: u64, sequence_id: u64) -> BaseCommand {
+    let message_id = MessageIdData { ledger_id: 1, entry_id: sequence_id, ..MessageIdData::default() };
+    SendReceipt { producer_id, sequence_id, message_id: Some(message_id), highest_sequence_id: None }.into()
 }

@@ -1,0 +1,120 @@
+//! Serving: a consumer that its broker knows of hands out what arrives, and tells the broker what is done with.
+
+use super::acks::Waiting;
+use super::session::Session;
+use super::task::{Leaving, Reply, Task};
+use crate::client::at;
+use crate::connection::{Assigned, ConsumerEvent, Enlisted, Lines, refused};
+use crate::error::Error;
+use crate::wire::{self, AckResponse, AckType, Flow};
+use std::sync::Arc;
+
+/// From this version of the protocol on, brokers confirm acknowledgements.
+const ACKS_CONFIRMED: i32 = 17;
+
+pub(super) enum Turn {
+    /// On to wherever the topic is now.
+    Again(Option<Assigned>),
+    Over(Error),
+}
+
+impl Task {
+    pub(super) async fn serve(&mut self, session: Session) -> Turn {
+        let Session { enlisted, mut events, lease } = session;
+        let (lines, messages) = (Arc::clone(lease.lines()), self.messages.clone());
+        let (closed, draining) = (self.shared.closed(), lease.draining());
+        tokio::pin!(closed, draining);
+        // What the last broker did not confirm is told to this one, before anything can come again because of it.
+        let again = self.acks.take_all().into_iter().chain(std::mem::take(&mut self.unsent));
+        for waiting in again.collect::<Vec<_>>() {
+            self.tell(&lines, waiting);
+        }
+        self.flow(&lines, Some(self.who.queue));
+        self.inbox.begin_anew();
+        loop {
+            if !matches!(self.leaving, Leaving::No) && self.acks.is_empty() {
+                return self.leave(&lines, enlisted).await;
+            }
+            let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(ConsumerEvent::Message(message, room)) => {
+                        let (command, payload) = *message;
+                        let arrived = self.inbox.arrive(&command, payload, room);
+                        if let Some(done) = arrived.batch {
+                            self.acks.batch(arrived.id, done);
+                        }
+                        let permits = self.inbox.permits();
+                        self.flow(&lines, permits);
+                    }
+                    Some(ConsumerEvent::Acked(response)) => self.acked(response),
+                    Some(ConsumerEvent::Moved(assigned)) => return Turn::Again(Some(assigned)),
+                    None => return Turn::Again(None),
+                },
+                order = self.orders.recv(), if staying => self.obey(order, Some(&lines)),
+                room = messages.reserve(), if staying && !self.inbox.is_empty() => {
+                    self.pace.succeeded();
+                    let message = self.inbox.hand_out();
+                    if let (Ok(room), Some(message)) = (room, message) {
+                        room.send(message);
+                    }
+                    let permits = self.inbox.permits();
+                    self.flow(&lines, permits);
+                }
+                () = at(deadline) => self.expire(),
+                () = &mut draining => return Turn::Again(None),
+                () = &mut closed => return Turn::Over(Error::Closed),
+            }
+        }
+    }
+
+    async fn leave(&mut self, lines: &Arc<Lines>, enlisted: Enlisted) -> Turn {
+        let allowed = self.shared.options.operation_timeout;
+        let consumer_id = self.who.id;
+        match std::mem::replace(&mut self.leaving, Leaving::Dropped) {
+            Leaving::Unsubscribing(reply) => {
+                let asked = |request_id| wire::Unsubscribe { consumer_id, request_id, force: None }.into();
+                let unsubscribed = tokio::time::timeout(allowed, lines.request("unsubscribing", asked)).await;
+                let late = Error::TimedOut { what: "unsubscribing", after: allowed, source: None };
+                let _ = reply.send(unsubscribed.unwrap_or(Err(late)).map(drop));
+            }
+            leaving => {
+                self.leaving = leaving;
+                let _ = tokio::time::timeout(allowed, enlisted.close()).await;
+            }
+        }
+        Turn::Over(Error::Closed)
+    }
+
+    pub(super) fn tell(&mut self, lines: &Lines, waiting: Waiting<Reply>) {
+        let number = lines.number();
+        let confirmed = lines.protocol_version >= ACKS_CONFIRMED;
+        let ack_type = if waiting.ack.cumulative { AckType::Cumulative } else { AckType::Individual };
+        lines.tell(wire::Ack {
+            consumer_id: self.who.id,
+            ack_type: ack_type as i32,
+            message_id: vec![waiting.ack.id.entry_data()],
+            request_id: confirmed.then_some(number),
+            ..wire::Ack::default()
+        });
+        match confirmed {
+            true => self.acks.asked(number, waiting),
+            false => drop(waiting.reply.send(Ok(()))),
+        }
+    }
+
+    fn acked(&mut self, response: AckResponse) {
+        let Some(waiting) = response.request_id.and_then(|number| self.acks.answered(number)) else { return };
+        let outcome = match response.error {
+            None => Ok(()),
+            Some(error) => Err(refused("the acknowledgement", Some(error), response.message)),
+        };
+        let _ = waiting.reply.send(outcome);
+    }
+
+    pub(super) fn flow(&self, lines: &Lines, permits: Option<u32>) {
+        if let Some(message_permits) = permits {
+            lines.tell(Flow { consumer_id: self.who.id, message_permits });
+        }
+    }
+}
