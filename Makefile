@@ -1,5 +1,5 @@
 # make test    everything that can be shown without servers
-# make bench   carom beside its peers, one run; writes target/bench
+# make bench   carom beside its peers, one run; writes target/bench; installs protoc if it is missing
 # make lint    formatting, clippy
 # make doc     rustdoc, warnings denied
 # make pure    that the machines are free of I/O
@@ -17,13 +17,15 @@ test:
 	RUSTFLAGS="--cfg carom_shuttle" $(CARGO) test --locked -p carom --lib --target-dir target/shuttle interleavings
 
 bench:
-	$(CARGO) run --locked --release -p carom-bench
+	bench/install.sh
+	$(CARGO) run --locked --release -p carom-bench --features pulsar
 
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --locked -p carom --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features $(FEATURES) -- -D warnings
+	if command -v protoc >/dev/null; then $(CARGO) clippy --locked -p carom-bench --all-targets --features pulsar -- -D warnings; fi
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --features $(FEATURES)

@@ -1,5 +1,5 @@
 //! Measures carom side by side with other pools: what a claim and a lease cost, what overload and faults do, and what
-//! planning and idle connections cost.
+//! planning and idle connections cost; and producing to Pulsar beside another client.
 
 mod args;
 mod bars;
@@ -11,6 +11,8 @@ mod options;
 mod overload;
 mod peers;
 mod planning;
+#[cfg(feature = "pulsar")]
+mod producing;
 mod report;
 mod rounds;
 mod set;
@@ -47,6 +49,8 @@ const PARTS: &[Part] = &[
     Part { name: "claims", run: |extent| claims(&extent.effort) },
     Part { name: "options", run: |extent| options::report(&extent.effort.fewer_rounds()) },
     Part { name: "set", run: |extent| set::report(&extent.effort.fewer_rounds()) },
+    #[cfg(feature = "pulsar")]
+    Part { name: "pulsar", run: |extent| producing::report(&extent.effort.fewer_rounds()) },
     Part { name: "overload", run: |extent| overload::report(&extent.load) },
     Part { name: "hazards", run: |_| hazards::report() },
     Part { name: "planning", run: |_| planning::report() },

@@ -1,9 +1,11 @@
-//! Heap bytes that a pool keeps for each idle connection, counted in a process of its own.
+//! Heap bytes that a pool and a set keep for each idle connection, counted in a process of their own.
 #![allow(unsafe_code, reason = "an allocator cannot be written without it")]
 
 use crate::bars::{Bar, Limit};
+use crate::peers::carom::AtOnce;
 use crate::report;
-use carom::{Pool, connect_fn};
+use carom::set::{ConnectionSnapshot, Idleness};
+use carom::{Backend, Pool, Set, connect_fn};
 use serde_json::{Value, json};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::env;
@@ -15,6 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 100_000;
+/// Of a set, each to another backend.
+const SHARED: usize = 10_000;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The pool has yet to take in the last connections, and may watch over those that have idled for a while.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -22,42 +26,51 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// Prints and keeps what a process started with `--memory` counted.
 pub fn report() -> io::Result<()> {
     let counted = counted_in_a_process()?;
+    let bytes_each = |of: &str| {
+        let row = counted.iter().find(|row| row["of"] == of)?;
+        row["bytes_per_connection"].as_f64()
+    };
     let bar = Bar {
         what: format!("memory of {CONNECTIONS} idle connections: bytes each"),
-        figure: counted.as_ref().and_then(|row| row["bytes_per_connection"].as_f64()),
+        figure: bytes_each("pool"),
         limit: Limit::AtMost(600.0),
     };
     println!("\n{bar}");
-    report::write("memory.json", counted.into_iter().collect())
+    if let Some(bytes) = bytes_each("set") {
+        println!("memory of {SHARED} idle-marked connections of a set, each to another backend: {bytes:.0} bytes each");
+    }
+    report::write("memory.json", counted)
 }
 
-/// The part of the process started with `--memory`: its one line of output is the row.
+/// The part of the process started with `--memory`: its one line of output has the rows.
 pub fn count_and_print() {
     COUNTING.store(true, Ordering::Relaxed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
-    let bytes = runtime.block_on(bytes_of_idle_connections());
-    let row = json!({
-        "connections": CONNECTIONS,
-        "bytes": bytes,
-        "bytes_per_connection": bytes as f64 / CONNECTIONS as f64,
-    });
-    println!("{row}");
+    let row = |of: &str, connections: usize, bytes: isize| {
+        let each = bytes as f64 / connections as f64;
+        json!({ "of": of, "connections": connections, "bytes": bytes, "bytes_per_connection": each })
+    };
+    let rows = [
+        row("pool", CONNECTIONS, runtime.block_on(bytes_of_idle_connections())),
+        row("set", SHARED, runtime.block_on(bytes_of_shared_connections())),
+    ];
+    println!("{}", json!(rows));
 }
 
-/// None when the process was cut or failed.
-fn counted_in_a_process() -> io::Result<Option<Value>> {
+/// Nothing when the process was cut or failed.
+fn counted_in_a_process() -> io::Result<Vec<Value>> {
     let mut process = Command::new(env::current_exe()?).arg("--memory").stdout(Stdio::piped()).spawn()?;
     let deadline = Instant::now() + TIME_LIMIT;
     while process.try_wait()?.is_none() {
         if Instant::now() >= deadline {
             process.kill()?;
             process.wait()?;
-            return Ok(None);
+            return Ok(Vec::new());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     let output = process.wait_with_output()?;
-    Ok(serde_json::from_slice(&output.stdout).ok())
+    Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
 }
 
 async fn bytes_of_idle_connections() -> isize {
@@ -80,6 +93,29 @@ async fn bytes_of_idle_connections() -> isize {
     tokio::time::sleep(SETTLING).await;
     let after = IN_USE.load(Ordering::Relaxed);
     drop(pool);
+    after - before
+}
+
+/// Everybody has let go of them, and the detector has seen it.
+async fn bytes_of_shared_connections() -> isize {
+    let before = IN_USE.load(Ordering::Relaxed);
+    let (max_idle, interval) = (Duration::from_secs(60), Duration::from_millis(100));
+    let set = Set::builder(AtOnce)
+        .backends([SocketAddr::from((Ipv4Addr::LOCALHOST, 1))])
+        .max_idle(max_idle)
+        .idle_interval(interval)
+        .build()
+        .expect("the options are valid");
+    for at in 0..SHARED {
+        let address = SocketAddr::from(([10, 0, (at / 250) as u8, (at % 250) as u8], 6650));
+        drop(set.lease_to(&Backend::fixed(address)).await.expect("the lease succeeds"));
+    }
+    let marked = |of: &ConnectionSnapshot| matches!(of.idleness, Idleness::IdleMarked { .. });
+    while !set.connections().iter().all(marked) {
+        tokio::time::sleep(interval).await;
+    }
+    let after = IN_USE.load(Ordering::Relaxed);
+    drop(set);
     after - before
 }
 

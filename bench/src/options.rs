@@ -1,9 +1,9 @@
 //! What each optional part of carom costs on the way of a claim.
 
-use crate::measure::{Cut, Effort, median};
+use crate::measure::{Cut, Effort};
 use crate::peers::{Entry, OPTIONS};
 use crate::report::{self, Row, cell};
-use crate::rounds::{self, Rounds, Series};
+use crate::rounds::{self, Rounds, share};
 use serde_json::{Value, json};
 use std::io;
 
@@ -58,10 +58,4 @@ impl Shares {
             contended: share(&rounds.contended, &plain.contended, |round| round.ops_s),
         }
     }
-}
-
-/// The median of the shares within each round, which a busy machine disturbs less than the share of the medians.
-fn share<T>(series: &Series<T>, plain: &Series<T>, figure: fn(&T) -> f64) -> Result<f64, Cut> {
-    let (series, plain) = (series.as_ref().map_err(|cut| *cut)?, plain.as_ref().map_err(|cut| *cut)?);
-    Ok(median(series.iter().zip(plain).map(|(own, plain)| figure(own) / figure(plain)).collect()))
 }

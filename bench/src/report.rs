@@ -91,7 +91,7 @@ pub fn write_text(file: &str, text: &str) -> io::Result<()> {
     fs::write(folder.join(file), text)
 }
 
-fn middle<T>(series: &Series<T>, figure: fn(&T) -> f64) -> Result<f64, Cut> {
+pub fn middle<T>(series: &Series<T>, figure: fn(&T) -> f64) -> Result<f64, Cut> {
     let rounds = series.as_ref().map_err(|cut| *cut)?;
     Ok(median(rounds.iter().map(figure).collect()))
 }

@@ -1,6 +1,6 @@
 //! Every pool has its turn in every round, so that a disturbance from outside does not hit one of them alone.
 
-use crate::measure::{Contended, Cut, Effort};
+use crate::measure::{Contended, Cut, Effort, median};
 use crate::peers::Entry;
 
 /// What one measurement gave in each round, or why it was given up.
@@ -41,11 +41,17 @@ pub fn measure(effort: &Effort, entries: &[&Entry]) -> Vec<Rounds> {
 }
 
 /// A measurement that was cut once is not tried again.
-fn extend<T>(series: &mut Series<T>, measurement: impl FnOnce() -> Result<T, Cut>) {
+pub fn extend<T>(series: &mut Series<T>, measurement: impl FnOnce() -> Result<T, Cut>) {
     if let Ok(rounds) = series {
         match measurement() {
             Ok(figures) => rounds.push(figures),
             Err(cut) => *series = Err(cut),
         }
     }
+}
+
+/// The median of the shares within each round, which a busy machine disturbs less than the share of the medians.
+pub fn share<T>(series: &Series<T>, plain: &Series<T>, figure: fn(&T) -> f64) -> Result<f64, Cut> {
+    let (series, plain) = (series.as_ref().map_err(|cut| *cut)?, plain.as_ref().map_err(|cut| *cut)?);
+    Ok(median(series.iter().zip(plain).map(|(own, plain)| figure(own) / figure(plain)).collect()))
 }

@@ -4,7 +4,8 @@
 use crate::bars::{Bar, Limit};
 use crate::measure::{self, Cut, Effort, Subject, median};
 use crate::peers::carom::{AtOnce, Carom};
-use crate::report::{self, cell};
+use crate::report::{self, cell, middle};
+use crate::rounds::{Series, extend, share};
 use carom::{Lease, Set, Share};
 use carom_core::backend::Backend;
 use carom_core::set::{Action, Leased, Machine, Options, Want};
@@ -31,22 +32,19 @@ const SUBJECTS: [(&str, Alone); 4] = [
 
 /// Prints and keeps the figures.
 pub fn report(effort: &Effort) -> io::Result<()> {
-    println!("\n{:<28} {:>9}", "one task, warm", "alone ns");
-    let mut series: Vec<Result<Vec<f64>, Cut>> = SUBJECTS.map(|_| Ok(Vec::new())).into();
+    println!("\n{:<28} {:>9} {:>16}", "one task, warm", "alone ns", "of the pool's");
+    let mut series: [Series<f64>; SUBJECTS.len()] = SUBJECTS.map(|_| Ok(Vec::new()));
     for _ in 0..effort.rounds {
         for ((_, alone), figures) in SUBJECTS.iter().zip(&mut series) {
-            match (figures.as_mut(), alone(effort)) {
-                (Ok(figures), Ok(ns)) => figures.push(ns),
-                (Ok(_), Err(cut)) => *figures = Err(cut),
-                (Err(_), _) => {}
-            }
+            extend(figures, || alone(effort));
         }
     }
     let mut rows = Vec::new();
-    for ((name, _), figures) in SUBJECTS.iter().zip(series) {
-        let alone = figures.map(median);
-        println!("{name:<28} {:>9}", cell(alone, 1));
-        rows.push(json!({ "subject": name, "alone_ns": alone.ok() }));
+    let pool = &series[SUBJECTS.len() - 1];
+    for ((name, _), figures) in SUBJECTS.iter().zip(&series) {
+        let (alone, of_pool) = (middle(figures, |ns| *ns), share(figures, pool, |ns| *ns));
+        println!("{name:<28} {:>9} {:>16}", cell(alone, 1), cell(of_pool, 2));
+        rows.push(json!({ "subject": name, "alone_ns": alone.ok(), "of_pool": of_pool.ok() }));
     }
     println!();
     let (marking, releasing) = pass_ms();

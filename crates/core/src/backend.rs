@@ -89,6 +89,11 @@ impl Backend {
     fn identity(&self) -> (&str, SocketAddr) {
         (&self.name, self.socket)
     }
+
+    /// Its identity as a key of large maps: addresses lie in the map itself, and names are compared only where they are equal.
+    pub(crate) fn key(&self) -> (SocketAddr, Arc<str>) {
+        (self.socket, Arc::clone(&self.name))
+    }
 }
 
 /// `10.0.0.1:80` or `::1:80`.

@@ -259,6 +259,12 @@ impl Cluster {
         self.change(|world| world.settings.deduplicate = deduplicate);
     }
 
+    /// Whether what is written to a topic without subscriptions is kept, for subscriptions to come and for
+    /// [`log`](Self::log). If not, only the last entry is. At first: yes.
+    pub fn keep_unsubscribed(&self, keep: bool) {
+        self.change(|world| world.settings.keep_unsubscribed = keep);
+    }
+
     /// How long brokers wait before they send a PING, and again before they close. For connections that begin, and those that
     /// wait, from their next PING on. At first: 30 s.
     pub fn keep_alive(&self, interval: Duration) {

@@ -8,11 +8,8 @@ use super::{ConnectionId, Machine, Refusal};
 use std::time::{Duration, Instant};
 
 impl Machine {
+    /// When nothing is up that any lease may be of.
     pub(super) fn lease_any(&mut self, now: Instant, timeout: Duration) -> Leased {
-        if let Some(&(.., connection)) = self.open.first() {
-            self.grant(connection);
-            return Leased::Granted(connection);
-        }
         if self.order.is_empty() && self.resolver_failed {
             return Leased::Refused(Refusal::Failed { dead: 0, known: 0 });
         }
@@ -27,7 +24,7 @@ impl Machine {
 
     /// Those who take any backend get what there is, or a dial.
     pub(super) fn serve_any(&mut self, now: Instant) {
-        while let (Some(&waiter), Some(&(.., connection))) = (self.any.first(), self.open.first()) {
+        while let (Some(&waiter), Some(connection)) = (self.any.first(), self.open.first()) {
             self.deliver(waiter, connection);
             self.abort_unneeded(now);
         }

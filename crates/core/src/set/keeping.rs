@@ -65,10 +65,11 @@ impl Machine {
         }
         self.look_at = None;
         let Some(max_idle) = self.options.max_idle else { return };
-        let Machine { entries, records, release_at, .. } = self;
+        let Machine { options, entries, records, release_at, .. } = self;
         for entry in entries {
             let What::Connection(connection) = &mut entry.what else { continue };
-            let kept = records[&connection.backend].places[connection.place as usize].planned;
+            // Only an eager set keeps any: the others need not look up each.
+            let kept = options.eager && records[&connection.backend].places[connection.place as usize].planned;
             let unused_since = (connection.leases == 0 && !kept).then_some(connection.last_used);
             connection.idleness.look(now, unused_since, max_idle);
             if matches!(connection.idleness, Idleness::BeforeRelease { .. }) {

@@ -59,6 +59,9 @@ impl Machine {
             State::Starting | State::Running | State::Failed => {}
             State::Stopping | State::Stopped => return Leased::Refused(Refusal::Closed),
         }
+        if let Some(connection) = self.lease_warm(want.backend.as_ref(), want.place) {
+            return Leased::Granted(connection);
+        }
         // What is meant as for ever must not be more than the clock can say.
         let timeout = want.timeout.unwrap_or(self.options.lease_timeout).min(365 * DAY);
         match want.backend {
@@ -67,28 +70,49 @@ impl Machine {
         }
     }
 
+    /// A lease of a connection that is up, after which there is nothing to do and nobody to tell; or declines: then
+    /// [`Machine::lease`] is to be asked.
+    pub fn lease_warm(&mut self, backend: Option<&Backend>, place: Option<usize>) -> Option<ConnectionId> {
+        let connection = match backend {
+            None => self.open.first()?,
+            Some(backend) => {
+                let id = *self.ids.get(&backend.key())?;
+                let place = match place {
+                    _ if self.options.per_backend == 0 => return None,
+                    Some(place) if place < self.options.per_backend => place as u32,
+                    Some(_) | None => self.choose_place(id),
+                };
+                self.place(id, place).connection?
+            }
+        };
+        self.grant(connection);
+        Some(connection)
+    }
+
     /// A lease is over. Whether it was still of something is the machine's business.
     pub fn release(&mut self, now: Instant, id: ConnectionId) {
-        let Some(connection) = self.connection_mut(id) else { return };
-        let (leases, taking, place) =
-            (connection.leases - 1, connection.taking, (connection.backend, connection.place));
-        connection.leases = leases;
-        connection.last_used = now;
-        let rank = connection.rank;
-        if self.open.remove(&(rank, leases + 1, id)) {
-            self.open.insert((rank, leases, id));
-        }
-        if leases > 0 {
+        if self.release_warm(now, id) {
             return;
         }
-        match taking {
-            Taking::NoMore => self.shut(now, id),
-            Taking::Leases if self.place(place.0, place.1).private => {
-                self.leave_place(id);
-                self.shut(now, id);
-            }
-            Taking::Leases => self.start_looking(now),
+        self.count_back(now, id);
+        match self.connection(id).map(|connection| connection.taking) {
+            Some(Taking::Leases) if self.options.per_backend > 0 => self.start_looking(now),
+            Some(Taking::Leases | Taking::NoMore) => self.shut(now, id),
+            None => {}
         }
+    }
+
+    /// A lease is over, and nothing follows from that; or declines: then [`Machine::release`] is to be told.
+    pub fn release_warm(&mut self, now: Instant, id: ConnectionId) -> bool {
+        let Some(connection) = self.connection(id) else { return true };
+        let is_last = connection.leases == 1;
+        let stays = connection.taking == Taking::Leases && self.options.per_backend > 0;
+        let is_looked_at = self.look_at.is_some() || self.options.looks().is_none();
+        let nothing_follows = !is_last || (stays && is_looked_at);
+        if nothing_follows {
+            self.count_back(now, id);
+        }
+        nothing_follows
     }
 
     /// A waiter is gone, of its own accord. Whether it was waiting.
@@ -105,16 +129,13 @@ impl Machine {
         true
     }
 
+    /// When nothing is up that this lease may be of.
     fn lease_of(&mut self, now: Instant, backend: &Backend, place: Option<usize>, timeout: Duration) -> Leased {
         let id = self.record_of(backend);
         let place = match place {
             Some(place) if place < self.options.per_backend => place as u32,
             Some(_) | None => self.choose_place(id),
         };
-        if let Some(connection) = self.place(id, place).connection {
-            self.grant(connection);
-            return Leased::Granted(connection);
-        }
         let waiter = self.wait(now, timeout, false);
         self.wait_at(now, waiter, id, place);
         Leased::Waiting(waiter)
@@ -142,10 +163,14 @@ impl Machine {
         let leases = connection.leases + 1;
         connection.leases = leases;
         connection.idleness.use_again();
-        let rank = connection.rank;
-        if self.open.remove(&(rank, leases - 1, id)) {
-            self.open.insert((rank, leases, id));
-        }
+        self.open.recount(id, leases);
+    }
+
+    fn count_back(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let leases = connection.leases - 1;
+        (connection.leases, connection.last_used) = (leases, now);
+        self.open.recount(id, leases);
     }
 
     pub(super) fn deliver(&mut self, waiter: WaiterId, id: ConnectionId) {

@@ -23,10 +23,7 @@ impl Machine {
             let record = self.record(id);
             if (record.backend.priority(), record.backend.weight()) != (backend.priority(), backend.weight()) {
                 news = true;
-                let fresh = Arc::new(backend.clone());
-                record.backend = Arc::clone(&fresh);
-                self.ids.remove(backend);
-                self.ids.insert(fresh, id);
+                record.backend = Arc::new(backend.clone());
                 self.reopen_all(id);
             }
             if !self.records[&id].known {
@@ -140,8 +137,7 @@ impl Machine {
     pub(super) fn leave_place(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
         let (backend, place) = (connection.backend, connection.place);
-        let key = (connection.rank, connection.leases, id);
-        self.open.remove(&key);
+        self.open.remove(id);
         let found = self.place(backend, place);
         if found.connection == Some(id) {
             found.vacate();

@@ -38,6 +38,7 @@ mod dials;
 mod keeping;
 mod leases;
 mod membership;
+mod open;
 mod options;
 mod places;
 mod snapshot;
@@ -52,8 +53,10 @@ use crate::options::OptionsError;
 use crate::random::Random;
 use crate::timers::Timers;
 use leases::Waiter;
-use places::{Connection, Entry, Rank, Record};
+use open::Open;
+use places::{Connection, Entry, Record};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -169,15 +172,17 @@ pub struct Machine {
     options: Options,
     random: Random,
     state: State,
-    records: BTreeMap<u32, Record>,
-    ids: BTreeMap<Arc<Backend>, u32>,
+    /// Boxed, as they are large and the map moves them when others come and go.
+    records: BTreeMap<u32, Box<Record>>,
+    /// By [`Backend::key`].
+    ids: BTreeMap<(SocketAddr, Arc<str>), u32>,
     next_record: u32,
     /// Known backends, most preferred first.
     order: Vec<u32>,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Connections to known backends that take leases of any kind, by rank and by how many they have.
-    open: BTreeSet<(Rank, usize, ConnectionId)>,
+    /// Connections to known backends that take leases of any kind.
+    open: Open,
     /// Connections of whatever kind.
     connected: usize,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -214,7 +219,7 @@ impl Machine {
             order: Vec::new(),
             entries: Vec::new(),
             free: Vec::new(),
-            open: BTreeSet::new(),
+            open: Open::default(),
             connected: 0,
             waiters: BTreeMap::new(),
             any: BTreeSet::new(),
@@ -339,12 +344,12 @@ impl Machine {
     /// Puts a connection where it belongs among those that any lease may be of.
     fn reopen(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
-        let (leases, old) = (connection.leases, connection.rank);
+        let leases = connection.leases;
         let record = &self.records[&connection.backend];
         let place = &record.places[connection.place as usize];
         let rank = (self.options.eager && !place.planned, record.backend.priority());
         let is_open = record.known && !place.private && place.connection == Some(id);
-        self.open.remove(&(old, leases, id));
+        self.open.remove(id);
         if is_open {
             self.open.insert((rank, leases, id));
         }

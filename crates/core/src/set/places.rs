@@ -163,16 +163,16 @@ impl Place {
 impl Machine {
     /// The record of a backend, known or not.
     pub(super) fn record_of(&mut self, backend: &Backend) -> u32 {
-        if let Some(&id) = self.ids.get(backend) {
+        if let Some(&id) = self.ids.get(&backend.key()) {
             return id;
         }
         let (id, backend) = (self.next_record, Arc::new(backend.clone()));
         self.next_record += 1;
-        self.ids.insert(Arc::clone(&backend), id);
+        self.ids.insert(backend.key(), id);
         let places = (0..self.options.per_backend).map(|_| Place::new(false)).collect();
         self.records.insert(
             id,
-            Record {
+            Box::new(Record {
                 backend,
                 known: false,
                 wanted: false,
@@ -185,7 +185,7 @@ impl Machine {
                 alive: 0,
                 failed_in: 0,
                 forget_at: None,
-            },
+            }),
         );
         id
     }
@@ -258,7 +258,7 @@ impl Machine {
                 }
             }
             Some(_) | None => {
-                self.ids.remove(&Arc::clone(&record.backend));
+                self.ids.remove(&record.backend.key());
                 self.records.remove(&backend);
             }
         }

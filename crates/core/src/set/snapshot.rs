@@ -94,12 +94,12 @@ impl Machine {
 
     /// Whether the resolver says that it serves.
     pub fn knows(&self, backend: &Backend) -> bool {
-        self.ids.get(backend).is_some_and(|id| self.records[id].known)
+        self.ids.get(&backend.key()).is_some_and(|id| self.records[id].known)
     }
 
     /// Whether anything is kept about it: it is known, or somebody asked for it a while ago.
     pub fn remembers(&self, backend: &Backend) -> bool {
-        self.ids.contains_key(backend)
+        self.ids.contains_key(&backend.key())
     }
 
     /// How many backends something is kept about.

@@ -90,6 +90,10 @@ pub(super) struct Play {
     pub(super) answer: Answer,
 }
 
+impl Play {
+    pub(super) const NORMAL: Play = Play { delay: Duration::ZERO, answer: Answer::Normal };
+}
+
 /// What is to be answered where; a command type of `None` is any.
 #[derive(Debug, Default)]
 pub(super) struct Script {
@@ -105,13 +109,18 @@ impl Script {
         self.answers.clear();
     }
 
+    /// Nothing is said about anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
     /// Counts the command where the answer counts.
     pub(super) fn play(&mut self, places: &[On], command: Option<CommandType>) -> Play {
         let exact = places.iter().map(|on| (on.clone(), command));
         let any = places.iter().map(|on| (on.clone(), None));
         // Messages go out by themselves: only who names them means them.
         let any = any.filter(|_| command != Some(CommandType::Message));
-        let mut play = Play { delay: Duration::ZERO, answer: Answer::Normal };
+        let mut play = Play::NORMAL;
         for key in exact.chain(any) {
             if let Some(mut answer) = self.answers.get_mut(&key) {
                 loop {

@@ -78,6 +78,9 @@ impl World {
             let position = topic.end(&mut self.ids.ledger);
             topic.sequences.insert(writing.name.clone(), highest.max(last.unwrap_or(0)));
             let in_batch = metadata.num_messages_in_batch.and_then(|count| u32::try_from(count).ok());
+            if !self.settings.keep_unsubscribed && topic.subscriptions.is_empty() {
+                topic.log.clear();
+            }
             topic.log.push(Entry {
                 position,
                 producer: writing.name,

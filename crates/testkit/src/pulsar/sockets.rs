@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::frames;
-use super::world::Out;
+use super::world::{Out, World};
 use carom_pulsar::wire::FRAME_ALLOWANCE;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
+/// How many bytes are read at once at least, and written at once at most, the last frame aside.
+const ENOUGH: usize = 64 * 1024;
 /// How long a connection that is over may take to write what it has.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -146,26 +148,16 @@ impl Session {
 
 async fn listen<R: AsyncRead + Unpin>(mut reader: R, connection: u64, shared: &Shared) {
     let mut bytes = Vec::new();
-    let mut used = 0;
     let mut tick = Instant::now() + shared.lock().settings.keep_alive;
     loop {
-        let limit = shared.lock().settings.max_message_size + FRAME_ALLOWANCE;
-        match frames::first(&bytes[used..], limit) {
-            Ok(Some((frame, length))) => {
-                if !shared.change(|world| world.hear(connection, frame)) {
-                    return;
-                }
-                used += length;
-                continue;
-            }
-            Ok(None) => {}
-            Err(frames::Broken) => return,
-        }
-        bytes.drain(..used);
-        used = 0;
+        bytes.reserve(ENOUGH);
         select! {
-            read = reader.read_buf(&mut bytes) => if !matches!(read, Ok(1..)) {
-                return;
+            read = reader.read_buf(&mut bytes) => match read {
+                Ok(1..) => match shared.change(|world| hear(world, connection, &bytes)) {
+                    Some(heard) => drop(bytes.drain(..heard)),
+                    None => return,
+                },
+                Ok(0) | Err(_) => return,
             },
             () = sleep_until(tick) => {
                 if !shared.change(|world| world.tick(connection)) {
@@ -177,30 +169,46 @@ async fn listen<R: AsyncRead + Unpin>(mut reader: R, connection: u64, shared: &S
     }
 }
 
+/// All that is there as a whole, and how many bytes that was; `None` when the connection is over.
+fn hear(world: &mut World, connection: u64, bytes: &[u8]) -> Option<usize> {
+    let mut heard = 0;
+    loop {
+        let limit = world.settings.max_message_size + FRAME_ALLOWANCE;
+        let Some((frame, length)) = frames::first(&bytes[heard..], limit).ok()? else { return Some(heard) };
+        if !world.hear(connection, frame) {
+            return None;
+        }
+        heard += length;
+    }
+}
+
 /// Writes what is due, in the order in which it was said; what is not due yet when the connection ends is dropped.
 async fn write<W: AsyncWrite + Unpin>(mut writer: W, mut ready: mpsc::UnboundedReceiver<Out>) {
     let mut later = BTreeMap::new();
     let mut number = 0_u64;
     loop {
         let due = later.first_key_value().map(|((due, _), _)| *due);
-        let bytes = select! {
+        let mut bytes = Vec::new();
+        select! {
             biased;
-            out = ready.recv() => match out {
-                Some(Out { delay, bytes }) if delay.is_zero() => bytes,
-                Some(Out { delay, bytes }) => {
-                    number += 1;
-                    later.insert((Instant::now() + delay, number), bytes);
-                    continue;
+            out = ready.recv() => {
+                let Some(out) = out else { break };
+                // Whatever else is there by now goes in the same write.
+                let mut next = Some(out);
+                while let Some(Out { delay, bytes: said }) = next {
+                    if delay.is_zero() {
+                        bytes.extend(said);
+                    } else {
+                        number += 1;
+                        later.insert((Instant::now() + delay, number), said);
+                    }
+                    next = if bytes.len() < ENOUGH { ready.try_recv().ok() } else { None };
                 }
-                None => break,
             },
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                match later.pop_first() {
-                    Some((_, bytes)) => bytes,
-                    None => continue,
-                }
+                bytes.extend(later.pop_first().into_iter().flat_map(|(_, said)| said));
             }
-        };
+        }
         if writer.write_all(&bytes).await.is_err() {
             return;
         }

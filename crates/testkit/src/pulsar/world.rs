@@ -61,6 +61,7 @@ pub(super) struct Settings {
     pub(super) redirect: bool,
     pub(super) proxied: bool,
     pub(super) deduplicate: bool,
+    pub(super) keep_unsubscribed: bool,
     pub(super) keep_alive: Duration,
     pub(super) max_message_size: usize,
 }
@@ -72,6 +73,7 @@ impl Default for Settings {
             redirect: false,
             proxied: false,
             deduplicate: false,
+            keep_unsubscribed: true,
             keep_alive: Duration::from_secs(30),
             max_message_size: wire::DEFAULT_MAX_MESSAGE_SIZE,
         }

@@ -210,6 +210,21 @@ async fn duplicates_are_stored_once_if_asked_for() {
 }
 
 #[tokio::test]
+async fn what_nobody_subscribes_to_need_not_be_kept() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.keep_unsubscribed(false);
+    let mut client = Client::connect(&cluster, 0).await;
+    client.produce("t", 1, None).await;
+    client.send(1, 0, "a").await;
+    assert_eq!(client.send(1, 1, "b").await.entry_id, 1, "entries are counted all the same");
+    assert_eq!(cluster.payloads("t"), [b"b"]);
+    client.subscribe("t", 2, SubType::Exclusive).await;
+    client.send(1, 2, "c").await;
+    client.send(1, 3, "d").await;
+    assert_eq!(cluster.payloads("t"), [b"b", b"c", b"d"]);
+}
+
+#[tokio::test]
 async fn who_has_no_token_is_refused() {
     let cluster = Cluster::start(1).await.unwrap();
     cluster.require_token("secret");
