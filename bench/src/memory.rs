@@ -45,16 +45,21 @@ pub fn report() -> io::Result<()> {
 /// The part of the process started with `--memory`: its one line of output has the rows.
 pub fn count_and_print() {
     COUNTING.store(true, Ordering::Relaxed);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
     let row = |of: &str, connections: usize, bytes: isize| {
         let each = bytes as f64 / connections as f64;
         json!({ "of": of, "connections": connections, "bytes": bytes, "bytes_per_connection": each })
     };
     let rows = [
-        row("pool", CONNECTIONS, runtime.block_on(bytes_of_idle_connections())),
-        row("set", SHARED, runtime.block_on(bytes_of_shared_connections())),
+        row("pool", CONNECTIONS, on_own_runtime(bytes_of_idle_connections())),
+        row("set", SHARED, on_own_runtime(bytes_of_shared_connections())),
     ];
     println!("{}", json!(rows));
+}
+
+/// Its end frees whatever is left of the work, so that one count does not disturb the next.
+fn on_own_runtime(work: impl Future<Output = isize>) -> isize {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
+    runtime.block_on(work)
 }
 
 /// Nothing when the process was cut or failed.
