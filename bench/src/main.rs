@@ -1,5 +1,5 @@
-//! Measures carom side by side with other pools: what a claim and a lease cost, what overload and faults do, and what
-//! planning and idle connections cost.
+//! Measures carom side by side with other pools: what a claim and a lease cost, what overload and faults do, what
+//! planning and idle connections cost, and what windows spare.
 
 mod args;
 mod bars;
@@ -15,6 +15,7 @@ mod report;
 mod rounds;
 mod set;
 mod waits;
+mod window;
 
 use args::{Args, USAGE};
 use measure::Effort;
@@ -51,6 +52,7 @@ const PARTS: &[Part] = &[
     Part { name: "hazards", run: |_| hazards::report() },
     Part { name: "planning", run: |_| planning::report() },
     Part { name: "discovery", run: |_| discovery::report() },
+    Part { name: "window", run: |_| window::report() },
     Part { name: "memory", run: |_| memory::report() },
 ];
 
