@@ -1,5 +1,5 @@
-//! Measures carom side by side with other pools: what a claim and a lease cost, what overload and faults do, and what
-//! planning and idle connections cost; and producing to Pulsar beside another client.
+//! Measures carom side by side with others: what a claim and a lease cost, what overload and faults do, what planning and idle
+//! connections cost, what windows spare, and what producing to Pulsar costs.
 
 mod args;
 mod bars;
@@ -17,6 +17,7 @@ mod report;
 mod rounds;
 mod set;
 mod waits;
+mod window;
 
 use args::{Args, USAGE};
 use measure::Effort;
@@ -55,6 +56,7 @@ const PARTS: &[Part] = &[
     Part { name: "hazards", run: |_| hazards::report() },
     Part { name: "planning", run: |_| planning::report() },
     Part { name: "discovery", run: |_| discovery::report() },
+    Part { name: "window", run: |_| window::report() },
     Part { name: "memory", run: |_| memory::report() },
 ];
 

@@ -44,3 +44,4 @@ pub mod set;
 pub mod slot;
 mod timers;
 pub mod waiters;
+pub mod window;

@@ -1,0 +1,557 @@
+//! What the window machine decides, case by case: windows, sockets, orders, deadlines, quorums.
+
+use carom_core::backend::Backend;
+use carom_core::window::{
+    Action, Ask, Delivery, Key, Machine, NewError, NodesError, Options, Outcome, Refusal, RequestId, SocketId, Told,
+    Verdict, WindowId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const GOOD: Verdict = Verdict::Counts(Key(0));
+const OTHER: Verdict = Verdict::Counts(Key(1));
+
+/// A machine, and what it has asked for.
+struct Stage {
+    machine: Machine<Backend, u32>,
+    now: Instant,
+    sockets: BTreeMap<SocketId, (WindowId, String)>,
+    /// Every window there has ever been a socket of.
+    windows: BTreeSet<WindowId>,
+    sent: Vec<(RequestId, SocketId)>,
+    ended: Vec<Delivery<Backend>>,
+}
+
+fn node(number: u8) -> Backend {
+    Backend::new(format!("node-{number}"), ([10, 0, 0, number], 9_700).into())
+}
+
+fn stage(nodes: u8, options: Options) -> Stage {
+    seeded(nodes, options, 1)
+}
+
+#[allow(clippy::disallowed_methods)]
+fn seeded(nodes: u8, options: Options, seed: u64) -> Stage {
+    let machine = Machine::new(options, (1..=nodes).map(node), seed).unwrap();
+    Stage {
+        machine,
+        now: Instant::now(),
+        sockets: BTreeMap::new(),
+        windows: BTreeSet::new(),
+        sent: Vec::new(),
+        ended: Vec::new(),
+    }
+}
+
+impl Stage {
+    fn ask(&mut self, tag: u32, ask: Ask) -> RequestId {
+        let request = self.machine.request(self.now, tag, ask).unwrap();
+        self.settle();
+        request
+    }
+
+    fn settle(&mut self) {
+        while let Some(action) = self.machine.poll_action() {
+            match action {
+                Action::Open { socket, window, node } => {
+                    self.sockets.insert(socket, (window, node.name().to_owned()));
+                    self.windows.insert(window);
+                }
+                Action::Send { socket, request } => self.sent.push((request, socket)),
+                Action::Close(socket) => assert!(self.sockets.remove(&socket).is_some()),
+                Action::Over(_) => {}
+            }
+        }
+        while let Some(delivery) = self.machine.poll_delivery() {
+            self.ended.push(delivery);
+        }
+        self.machine.check().unwrap();
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.machine.handle_timeout(self.now);
+        self.settle();
+    }
+
+    fn ack(&mut self, socket: SocketId, tag: u32) -> bool {
+        let heard = self.machine.handle_ack(self.now, socket, &tag);
+        self.settle();
+        heard
+    }
+
+    fn answer(&mut self, socket: SocketId, tag: u32, verdict: Verdict) -> bool {
+        let heard = self.machine.handle_answer(self.now, socket, &tag, verdict).is_some();
+        self.settle();
+        heard
+    }
+
+    fn end_socket(&mut self, socket: SocketId) {
+        self.machine.handle_ended(self.now, socket);
+        self.sockets.remove(&socket);
+        self.settle();
+    }
+
+    /// Where a request was sent to, in order.
+    fn sent(&self, request: RequestId) -> Vec<SocketId> {
+        self.sent.iter().filter(|(of, _)| *of == request).map(|(_, socket)| *socket).collect()
+    }
+
+    fn names(&self, request: RequestId) -> Vec<String> {
+        self.sent(request).iter().map(|socket| self.sockets[socket].1.clone()).collect()
+    }
+
+    fn outcome(&self, request: RequestId) -> Option<&Outcome> {
+        self.ended.iter().find(|delivery| delivery.request == request).map(|delivery| &delivery.outcome)
+    }
+
+    fn told(&self, request: RequestId) -> Vec<Told> {
+        let delivery = self.ended.iter().find(|delivery| delivery.request == request).expect("it has ended");
+        delivery.accounts.iter().map(|account| account.told).collect()
+    }
+
+    /// Somebody asks, is answered, and has what it wants.
+    fn served(&mut self, tag: u32) {
+        let request = self.ask(tag, Ask::any());
+        assert!(self.answer(self.sent(request)[0], tag, GOOD));
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        self.machine.next_timeout().map(|at| at - self.now)
+    }
+}
+
+fn limits(active_for: Duration, request_limit: usize) -> Options {
+    Options { active_for, request_limit, ..Options::default() }
+}
+
+#[test]
+fn without_requests_there_is_nothing_and_the_first_makes_one_window_and_one_socket() {
+    let mut stage = stage(4, Options::default());
+    assert_eq!((stage.due_in(), stage.sockets.len()), (None, 0));
+    let request = stage.ask(1, Ask::any());
+    assert_eq!((stage.windows.len(), stage.sockets.len(), stage.sent(request).len()), (1, 1, 1));
+}
+
+#[test]
+fn all_are_asked_once_each_or_only_those_that_are_named() {
+    let mut stage = stage(4, Options::default());
+    let request = stage.ask(1, Ask::all());
+    assert_eq!(stage.names(request).into_iter().collect::<BTreeSet<_>>().len(), 4);
+    let named = Ask { nodes: Some(vec!["node-3".into(), "node-1".into(), "node-3".into()]), ..Ask::all() };
+    let request = stage.ask(2, named);
+    let names: BTreeSet<String> = stage.names(request).into_iter().collect();
+    assert_eq!(names.into_iter().collect::<Vec<_>>(), ["node-1", "node-3"]);
+    assert_eq!((stage.windows.len(), stage.sockets.len()), (1, 4), "a window has one socket to a node");
+}
+
+#[test]
+fn the_sixth_request_makes_a_second_window_whether_the_five_have_ended_or_not() {
+    for answered in [false, true] {
+        let mut stage = stage(4, Options::default());
+        for tag in 0..5 {
+            if answered {
+                stage.served(tag);
+            } else {
+                stage.ask(tag, Ask::all());
+            }
+        }
+        assert_eq!(stage.windows.len(), 1);
+        stage.ask(5, Ask::any());
+        assert_eq!(stage.windows.len(), 2);
+    }
+}
+
+#[test]
+fn resends_do_not_count_as_requests() {
+    let mut stage = stage(4, limits(60 * SECOND, 2));
+    let request = stage.ask(1, Ask::any());
+    for _ in 0..3 {
+        let socket = *stage.sent(request).last().unwrap();
+        stage.answer(socket, 1, Verdict::Invalid);
+    }
+    assert_eq!(stage.sent(request).len(), 4);
+    stage.ask(2, Ask::any());
+    assert_eq!(stage.windows.len(), 1);
+}
+
+#[test]
+fn a_window_is_kept_for_the_next_request_until_its_time_is_over() {
+    let mut stage = stage(1, Options::default());
+    stage.served(1);
+    assert_eq!((stage.sockets.len(), stage.due_in()), (1, Some(5 * SECOND)), "the rest of the window");
+    stage.pass(4_900 * MS);
+    stage.served(2);
+    assert_eq!((stage.windows.len(), stage.sockets.len()), (1, 1));
+    stage.pass(99 * MS);
+    assert_eq!(stage.sockets.len(), 1);
+    stage.pass(MS);
+    assert_eq!((stage.sockets.len(), stage.due_in()), (0, None), "from its creation, not from its last use");
+}
+
+#[test]
+fn a_request_exactly_at_the_end_of_a_window_makes_another() {
+    let mut stage = stage(1, Options::default());
+    stage.served(1);
+    stage.now += 5 * SECOND; // nobody has told the machine
+    stage.ask(2, Ask::any());
+    assert_eq!(stage.windows.len(), 2);
+}
+
+#[test]
+fn a_window_that_is_over_lives_for_those_who_wait_and_closes_each_socket_when_it_can() {
+    let mut stage = stage(4, Options::default());
+    let request = stage.ask(1, Ask::all());
+    let sockets = stage.sent(request);
+    stage.pass(5 * SECOND);
+    assert_eq!(stage.sockets.len(), 4);
+    stage.ask(2, Ask::any());
+    assert_eq!(stage.windows.len(), 2);
+    for (answered, &socket) in sockets.iter().enumerate() {
+        assert!(stage.answer(socket, 1, GOOD));
+        assert_eq!(stage.sockets.len(), 5 - answered - 1, "one of the new window");
+    }
+    assert_eq!(stage.outcome(request), Some(&Outcome::Complete));
+}
+
+#[test]
+fn a_full_window_closes_its_sockets_as_they_are_done() {
+    let mut stage = stage(2, limits(5 * SECOND, 1));
+    stage.served(1);
+    assert_eq!((stage.sockets.len(), stage.due_in()), (0, None));
+}
+
+#[test]
+fn a_request_asks_on_with_its_window_when_that_is_over() {
+    let mut stage = stage(2, Options::default());
+    let request = stage.ask(1, Ask::any());
+    stage.pass(10 * SECOND);
+    let window = stage.sockets[&stage.sent(request)[1]].0;
+    assert_eq!((stage.windows.len(), window), (1, *stage.windows.first().unwrap()));
+    assert_eq!(stage.sockets.len(), 1, "nobody waits on the first any more");
+}
+
+#[test]
+fn the_deadline_is_that_of_the_ack_and_grows_with_it() {
+    let mut stage = stage(1, limits(60 * SECOND, 5));
+    let request = stage.ask(1, Ask::any());
+    assert_eq!(stage.due_in(), Some(10 * SECOND));
+    stage.pass(4 * SECOND);
+    let socket = stage.sent(request)[0];
+    assert!(stage.ack(socket, 1));
+    stage.pass(56 * SECOND);
+    assert_eq!(stage.due_in(), Some(40 * SECOND), "100 s from when it was asked");
+    assert!(stage.ack(socket, 1));
+    assert_eq!(stage.due_in(), Some(40 * SECOND), "another ack changes nothing");
+    stage.pass(40 * SECOND);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Impossible));
+    assert_eq!(stage.told(request), [Told::NoReply { after: 100 * SECOND }]);
+}
+
+#[test]
+fn an_ack_exactly_at_the_limit_counts_and_one_after_it_does_not() {
+    for (late, told) in [(Duration::ZERO, None), (MS, Some(Told::NoAck { after: 10 * SECOND }))] {
+        let mut stage = stage(1, Options::default());
+        let request = stage.ask(1, Ask::any());
+        let socket = stage.sent(request)[0];
+        stage.now += 10 * SECOND + late; // nobody has told the machine before
+        assert_eq!(stage.ack(socket, 1), told.is_none());
+        assert_eq!(stage.outcome(request).map(|_| stage.told(request)[0]), told);
+    }
+}
+
+#[test]
+fn a_request_may_have_timeouts_of_its_own() {
+    let mut stage = stage(1, Options::default());
+    let own = Ask { ack_timeout: Some(30 * SECOND), reply_timeout: Some(20 * SECOND), ..Ask::any() };
+    let request = stage.ask(1, own);
+    stage.pass(5 * SECOND);
+    assert!(stage.ack(stage.sent(request)[0], 1));
+    assert_eq!(stage.due_in(), Some(25 * SECOND), "an ack never shortens");
+    let zero = Ask { ack_timeout: Some(Duration::ZERO), ..Ask::any() };
+    let refusal = stage.machine.request(stage.now, 2, zero).unwrap_err();
+    assert!(matches!(&refusal, Refusal::Timeout(error) if error.to_string() == "ack_timeout must be above zero"));
+}
+
+#[test]
+fn the_order_of_nodes_is_chance_and_each_single_request_begins_one_further() {
+    let mut firsts = BTreeSet::new();
+    for seed in 0..40 {
+        let mut stage = seeded(4, limits(60 * SECOND, 50), seed);
+        let all: Vec<String> = {
+            let request = stage.ask(0, Ask::all());
+            stage.names(request)
+        };
+        firsts.insert(all.clone());
+        for tag in 1..9 {
+            let request = stage.ask(tag as u32, Ask::any());
+            assert_eq!(stage.names(request), [all[(tag - 1) % 4].clone()]);
+        }
+    }
+    assert!(firsts.len() > 10, "of 24 orders: {firsts:?}");
+}
+
+#[test]
+fn preferred_nodes_come_first_in_the_order_they_were_given() {
+    let preferred = vec!["node-3".into(), "nobody".into(), "node-1".into()];
+    let mut stage = stage(4, Options { preferred, active_for: 60 * SECOND, request_limit: 50, ..Options::default() });
+    let all = stage.ask(0, Ask::all());
+    assert_eq!(stage.names(all)[..2], ["node-3", "node-1"]);
+    for (tag, expected) in [(1, "node-3"), (2, "node-1"), (3, "node-3")] {
+        let request = stage.ask(tag, Ask::any());
+        assert_eq!(stage.names(request), [expected], "they take turns, and nobody else before them");
+    }
+}
+
+#[test]
+fn a_request_goes_on_to_the_next_node_until_each_was_asked_once() {
+    let mut stage = stage(4, limits(60 * SECOND, 5));
+    let request = stage.ask(1, Ask::any());
+    let last = |stage: &Stage| *stage.sent(request).last().unwrap();
+    stage.pass(10 * SECOND); // silent
+    let socket = last(&stage);
+    stage.answer(socket, 1, Verdict::Invalid);
+    let socket = last(&stage);
+    stage.end_socket(socket);
+    let socket = last(&stage);
+    stage.ack(socket, 1);
+    stage.pass(100 * SECOND);
+    assert_eq!(stage.sent(request).len(), 4);
+    let told = [Told::NoAck { after: 10 * SECOND }, Told::Invalid, Told::Ended, Told::NoReply { after: 100 * SECOND }];
+    assert_eq!(stage.told(request), told);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Impossible));
+}
+
+#[test]
+fn with_one_node_a_request_is_not_sent_to_it_again() {
+    let mut stage = stage(1, Options::default());
+    let request = stage.ask(1, Ask::any());
+    stage.pass(10 * SECOND);
+    assert_eq!((stage.sent(request).len(), stage.outcome(request)), (1, Some(&Outcome::Impossible)));
+}
+
+#[test]
+fn read_nodes_are_asked_at_once_and_stay_as_many() {
+    let mut stage = stage(4, Options { read_nodes: 2, ..Options::default() });
+    let request = stage.ask(1, Ask::any());
+    assert_eq!(stage.sent(request).len(), 2);
+    stage.answer(stage.sent(request)[1], 1, Verdict::Invalid);
+    assert_eq!(stage.sent(request).len(), 3);
+    stage.answer(stage.sent(request)[0], 1, GOOD);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Reached(Key(0))));
+    assert_eq!(stage.told(request), [Told::Answered(Key(0)), Told::Invalid, Told::Waiting, Told::NotAsked]);
+}
+
+#[test]
+fn other_nodes_make_a_new_window_and_the_same_ones_in_another_order_do_not() {
+    let mut stage = stage(3, Options::default());
+    stage.served(1);
+    assert_eq!(stage.machine.set_nodes(stage.now, [node(2), node(3), node(1)]), Ok(false));
+    stage.served(2);
+    assert_eq!(stage.windows.len(), 1);
+    let waits = stage.ask(3, Ask::all());
+    let moved = Backend::new("node-1", ([10, 0, 9, 1], 9_700).into());
+    assert_eq!(stage.machine.set_nodes(stage.now, [moved, node(2), node(3)]), Ok(true), "one has moved");
+    stage.settle();
+    assert_eq!(stage.sockets.len(), 3, "the old window finishes");
+    stage.ask(4, Ask::any());
+    assert_eq!(stage.windows.len(), 2);
+    for socket in stage.sent(waits) {
+        stage.answer(socket, 3, GOOD);
+    }
+    assert_eq!((stage.outcome(waits), stage.sockets.len()), (Some(&Outcome::Complete), 1));
+    assert_eq!(stage.machine.set_nodes(stage.now, []), Err(NodesError::Empty));
+    assert_eq!(stage.machine.set_nodes(stage.now, [node(1), node(1)]), Err(NodesError::Twice("node-1".into())));
+}
+
+#[test]
+fn equal_answers_are_a_quorum_as_soon_as_there_are_enough() {
+    let mut stage = stage(4, Options::default());
+    let request = stage.ask(1, Ask::quorum(2));
+    let sockets = stage.sent(request);
+    assert_eq!(sockets.len(), 4, "all are asked");
+    stage.answer(sockets[0], 1, GOOD);
+    stage.answer(sockets[1], 1, OTHER);
+    assert_eq!(stage.outcome(request), None);
+    stage.answer(sockets[2], 1, OTHER);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Reached(Key(1))));
+    let told = [Told::Answered(Key(0)), Told::Answered(Key(1)), Told::Answered(Key(1)), Told::Waiting];
+    assert_eq!(stage.told(request), told);
+    assert!(!stage.answer(sockets[3], 1, OTHER), "late");
+    assert!(!stage.answer(sockets[2], 1, OTHER), "twice");
+}
+
+#[test]
+fn a_quorum_fails_as_soon_as_it_is_impossible() {
+    let mut stage = stage(4, Options::default());
+    let request = stage.ask(1, Ask::quorum(3));
+    let sockets = stage.sent(request);
+    stage.answer(sockets[0], 1, GOOD);
+    stage.answer(sockets[1], 1, OTHER);
+    assert_eq!(stage.outcome(request), None, "3 of 4 can still be equal");
+    stage.end_socket(sockets[2]);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Impossible), "the last one cannot help");
+}
+
+#[test]
+fn a_quorum_of_silent_nodes_ends_with_their_time() {
+    let mut stage = stage(4, Options::default());
+    let request = stage.ask(1, Ask::quorum(2));
+    stage.answer(stage.sent(request)[0], 1, GOOD);
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Impossible));
+}
+
+#[test]
+fn a_quorum_may_ask_some_nodes_first_and_more_as_they_fail_or_disagree() {
+    let mut stage = stage(7, Options::default());
+    // f = 2: f + 1 have to agree, f + 2 are asked.
+    let request = stage.ask(1, Ask { at_once: Some(4), ..Ask::quorum(3) });
+    let sockets = stage.sent(request);
+    assert_eq!(sockets.len(), 4);
+    stage.answer(sockets[0], 1, GOOD);
+    assert_eq!(stage.sent(request).len(), 4, "as good as one that is waited for");
+    stage.answer(sockets[1], 1, OTHER);
+    assert_eq!(stage.sent(request).len(), 5, "it disagrees");
+    stage.end_socket(sockets[2]);
+    assert_eq!(stage.sent(request).len(), 6, "it fails");
+    stage.answer(sockets[3], 1, GOOD);
+    stage.answer(stage.sent(request)[5], 1, GOOD);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Reached(Key(0))));
+}
+
+#[test]
+fn all_waits_for_every_node_and_silence_is_an_answer() {
+    let mut stage = stage(4, Options::default());
+    let request = stage.ask(1, Ask::all());
+    let sockets = stage.sent(request);
+    stage.answer(sockets[0], 1, GOOD);
+    stage.answer(sockets[1], 1, OTHER);
+    stage.ack(sockets[3], 1);
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.outcome(request), None, "one has acknowledged");
+    stage.answer(sockets[3], 1, GOOD);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Complete));
+    let silent = Told::NoAck { after: 10 * SECOND };
+    let told = [Told::Answered(Key(0)), Told::Answered(Key(1)), silent, Told::Answered(Key(0))];
+    assert_eq!(stage.told(request), told);
+}
+
+#[test]
+fn what_cannot_succeed_is_refused_at_once() {
+    let mut stage = stage(4, Options::default());
+    let mut refusal = |ask| stage.machine.request(stage.now, 1, ask).unwrap_err();
+    let named = |names: &[&str]| Ask { nodes: Some(names.iter().map(|name| (*name).into()).collect()), ..Ask::all() };
+    assert_eq!(refusal(named(&["node-1", "node-9"])), Refusal::UnknownNodes(vec!["node-9".into()]));
+    assert_eq!(refusal(named(&[])), Refusal::NoNodes);
+    assert_eq!(refusal(Ask::quorum(5)), Refusal::Unreachable { wanted: 5, nodes: 4 });
+    assert_eq!(refusal(Ask::quorum(0)), Refusal::Unreachable { wanted: 0, nodes: 4 });
+    assert_eq!((stage.machine.footprint(), stage.machine.poll_action()), (0, None));
+}
+
+#[test]
+fn a_window_carries_a_tag_once_so_that_no_answer_is_taken_for_another() {
+    let mut stage = stage(1, Options::default());
+    let first = stage.ask(7, Ask::any());
+    assert!(stage.machine.forget(stage.now, first));
+    let second = stage.ask(7, Ask::any());
+    assert_eq!(stage.windows.len(), 2);
+    assert!(!stage.answer(stage.sent(first)[0], 7, OTHER), "the answer to the one that was given up");
+    assert!(stage.answer(stage.sent(second)[0], 7, GOOD));
+    assert_eq!(stage.outcome(second), Some(&Outcome::Reached(Key(0))));
+}
+
+#[test]
+fn of_several_windows_with_room_the_newest_is_used() {
+    let mut stage = stage(1, Options::default());
+    stage.ask(7, Ask::any());
+    stage.ask(7, Ask::any());
+    let third = stage.ask(8, Ask::any());
+    assert_eq!(stage.windows.len(), 2);
+    assert_eq!(Some(&stage.sockets[&stage.sent(third)[0]].0), stage.windows.last());
+}
+
+#[test]
+fn a_cancelled_request_is_forgotten_everywhere() {
+    let mut stage = stage(4, limits(5 * SECOND, 1));
+    let request = stage.ask(1, Ask::all());
+    assert!(stage.machine.forget(stage.now, request));
+    stage.settle();
+    assert_eq!((stage.machine.footprint(), stage.sockets.len(), stage.ended.len()), (0, 0, 0));
+    assert!(!stage.machine.forget(stage.now, request), "once");
+}
+
+#[test]
+fn over_max_windows_requests_wait_in_order_and_not_for_ever() {
+    let mut stage = stage(1, Options { max_windows: Some(1), request_limit: 1, ..Options::default() });
+    let first = stage.ask(1, Ask::any());
+    let [second, third, fourth] = [2, 3, 4].map(|tag| stage.ask(tag, Ask::any()));
+    assert_eq!((stage.sent.len(), stage.machine.snapshot().in_line), (1, 3));
+    assert!(stage.machine.forget(stage.now, third));
+    stage.ack(stage.sent(first)[0], 1);
+    stage.pass(90 * SECOND);
+    stage.answer(stage.sent(first)[0], 1, GOOD);
+    assert_eq!((stage.sent(second).len(), stage.sent(fourth).len()), (1, 0), "one at a time, in order");
+    stage.ack(stage.sent(second)[0], 2);
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.outcome(fourth), Some(&Outcome::TimedOutInLine { after: 100 * SECOND }));
+}
+
+#[test]
+fn who_waits_in_line_is_judged_by_the_nodes_there_are_when_its_turn_comes() {
+    let mut stage = stage(3, Options { max_windows: Some(1), request_limit: 1, ..Options::default() });
+    let first = stage.ask(1, Ask::any());
+    let second = stage.ask(2, Ask::quorum(3));
+    let third = stage.ask(3, Ask::any());
+    assert_eq!(stage.machine.set_nodes(stage.now, [node(1), node(2)]), Ok(true));
+    stage.settle();
+    let refused = Outcome::Refused(Refusal::Unreachable { wanted: 3, nodes: 2 });
+    assert_eq!(stage.outcome(second), Some(&refused), "it holds up nobody");
+    stage.answer(stage.sent(first)[0], 1, GOOD);
+    assert_eq!(stage.sent(third).len(), 1);
+}
+
+#[test]
+fn a_socket_that_ends_is_opened_again_by_the_next_request() {
+    let mut stage = stage(1, Options::default());
+    let request = stage.ask(1, Ask::any());
+    stage.answer(stage.sent(request)[0], 1, GOOD);
+    stage.end_socket(stage.sent(request)[0]);
+    let again = stage.ask(2, Ask::any());
+    assert_ne!(stage.sent(again), stage.sent(request));
+    assert_eq!(stage.windows.len(), 1, "with the same identity");
+}
+
+#[test]
+fn closing_ends_everything_and_nothing_is_taken_any_more() {
+    let mut stage = stage(2, Options { max_windows: Some(1), request_limit: 1, ..Options::default() });
+    let (first, second) = (stage.ask(1, Ask::all()), stage.ask(2, Ask::any()));
+    stage.machine.close(stage.now);
+    stage.settle();
+    assert_eq!(stage.outcome(first), Some(&Outcome::Closed));
+    assert_eq!(stage.outcome(second), Some(&Outcome::Closed));
+    assert_eq!((stage.sockets.len(), stage.machine.footprint()), (0, 0));
+    assert_eq!(stage.machine.request(stage.now, 3, Ask::any()), Err(Refusal::Closed));
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_by_name() {
+    let usual = Options::default;
+    let cases = [
+        (Options { active_for: Duration::ZERO, ..usual() }, "active_for must be above zero"),
+        (Options { request_limit: 0, ..usual() }, "request_limit must be at least 1"),
+        (Options { ack_timeout: Duration::MAX, ..usual() }, "ack_timeout must be at most a year"),
+        (Options { reply_timeout: SECOND, ..usual() }, "reply_timeout must not be below ack_timeout"),
+        (Options { read_nodes: 0, ..usual() }, "read_nodes must be at least 1"),
+        (Options { max_windows: Some(0), ..usual() }, "max_windows must be at least 1"),
+        (Options { preferred: vec!["a".into(), "a".into()], ..usual() }, "preferred must not name a node twice"),
+    ];
+    for (options, text) in cases {
+        let error = Machine::<Backend, u32>::new(options, [node(1)], 1).unwrap_err();
+        assert_eq!(error.to_string(), text);
+    }
+    let none = Machine::<Backend, u32>::new(usual(), [], 1).unwrap_err();
+    assert_eq!(none, NewError::Nodes(NodesError::Empty));
+}
