@@ -1,0 +1,3 @@
+//! A client for Hyperledger Indy ledgers.
+
+pub mod zmtp;
