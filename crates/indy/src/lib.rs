@@ -1,3 +1,4 @@
 //! A client for Hyperledger Indy ledgers.
 
+pub mod ledger;
 pub mod zmtp;
