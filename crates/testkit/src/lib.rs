@@ -2,4 +2,6 @@
 
 pub mod backends;
 pub mod dns;
+pub mod indy;
+mod listening;
 pub mod pulsar;

@@ -58,13 +58,13 @@ pub use answer::{Answer, On};
 pub use seen::{Connection, Consumer, Producer};
 pub use topic::{Entry, Position};
 
+use crate::listening::{Listening, Port};
 use carom_pulsar::wire::CommandType;
-use sockets::{Ears, Port};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use topic::full_name;
@@ -82,13 +82,6 @@ pub struct Cluster {
     brokers: Vec<Listening>,
     root: Option<String>,
     _tasks: JoinSet<()>,
-}
-
-#[derive(Debug)]
-struct Listening {
-    port: Port,
-    ears: watch::Sender<Option<Arc<Ears>>>,
-    closed: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 impl Cluster {
@@ -111,10 +104,9 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         let mut listening = Vec::new();
         for (number, port) in ports.into_iter().enumerate() {
-            let (opened, closed) = port.open()?;
-            let (ears, changes) = watch::channel(Some(opened));
+            let (ears, changes) = Listening::start(port)?;
             tasks.spawn(sockets::serve(number, Arc::clone(&shared), acceptor.clone(), changes));
-            listening.push(Listening { port, ears, closed: Mutex::new(Some(closed)) });
+            listening.push(ears);
         }
         Ok(Cluster { shared, brokers: listening, root, _tasks: tasks })
     }
@@ -126,7 +118,7 @@ impl Cluster {
 
     /// Where a broker listens; the same after every restart.
     pub fn address(&self, broker: usize) -> SocketAddr {
-        self.brokers[broker].port.address()
+        self.brokers[broker].address()
     }
 
     /// `pulsar://`, or `pulsar+ssl://` with TLS, and the address.
@@ -185,12 +177,7 @@ impl Cluster {
 
     /// Listens again, after [`stop`](Self::stop) or [`refuse`](Self::refuse).
     pub fn restart(&self, broker: usize) -> io::Result<()> {
-        let Listening { port, ears, closed } = &self.brokers[broker];
-        if ears.borrow().is_none() {
-            let (opened, until) = port.open()?;
-            ears.send_replace(Some(opened));
-            *closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-        }
+        self.brokers[broker].restart()?;
         self.change(|world| world.brokers[broker].up = true);
         Ok(())
     }
@@ -199,12 +186,7 @@ impl Cluster {
     ///
     /// Cancel safety: it comes to refuse all the same.
     pub async fn refuse(&self, broker: usize) {
-        let Listening { ears, closed, .. } = &self.brokers[broker];
-        ears.send_replace(None);
-        let closed = closed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(closed) = closed {
-            let _ = closed.await;
-        }
+        self.brokers[broker].refuse().await;
     }
 
     /// Closes all connections that a broker has accepted. It goes on listening.

@@ -3,17 +3,15 @@
 use super::Shared;
 use super::frames;
 use super::world::Out;
+use crate::listening::{Ears, accept};
 use carom_pulsar::wire::FRAME_ALLOWANCE;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::BTreeMap;
-use std::future::pending;
-use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::select;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -22,50 +20,6 @@ use tokio_rustls::TlsAcceptor;
 
 /// How long a connection that is over may take to write what it has.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// An address of our own, whether the broker listens or not.
-#[derive(Debug)]
-pub(super) struct Port {
-    address: SocketAddr,
-    /// Bound and deaf: it keeps the port from everybody else.
-    _reserved: Socket,
-}
-
-impl Port {
-    pub(super) fn reserve() -> io::Result<Port> {
-        let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        let address = reserved.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?;
-        Ok(Port { address, _reserved: reserved })
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Listens, until all have let go of the ears; the other end learns when that is so.
-    pub(super) fn open(&self) -> io::Result<(Arc<Ears>, oneshot::Receiver<()>)> {
-        let socket = bind(self.address)?;
-        socket.listen(1024)?;
-        let (open, closed) = oneshot::channel();
-        Ok((Arc::new(Ears { listener: TcpListener::from_std(socket.into())?, _open: open }), closed))
-    }
-}
-
-/// The listener goes first, then who waits for that is told.
-#[derive(Debug)]
-pub(super) struct Ears {
-    listener: TcpListener,
-    _open: oneshot::Sender<()>,
-}
-
-/// With `SO_REUSEADDR`: beside the socket that reserves the port, and whatever lingers of earlier connections.
-fn bind(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
 
 /// Accepts while it is told to; ends when nobody can tell it any more.
 pub(super) async fn serve(
@@ -97,13 +51,6 @@ pub(super) async fn serve(
         }
     }
     tasks.shutdown().await;
-}
-
-async fn accept(ears: Option<&Ears>) -> io::Result<(TcpStream, SocketAddr)> {
-    match ears {
-        Some(ears) => ears.listener.accept().await,
-        None => pending().await,
-    }
 }
 
 struct Session {
