@@ -35,6 +35,9 @@
 //!
 //! A [`Set`] shares connections, many users on each, for protocols that multiplex: [`set`] shows one.
 //!
+//! A [`Requester`] sends requests through sockets that are open for a few seconds only, to services whose nodes cannot afford
+//! idle clients: [`window`] shows how.
+//!
 //! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
 //! this crate drives it on tokio.
 
@@ -64,6 +67,7 @@ pub mod set;
 pub mod tcp;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod window;
 
 #[cfg(all(test, carom_shuttle))]
 mod interleavings;
@@ -83,3 +87,4 @@ pub use connect::{Connect, connect_fn};
 pub use pool::{BuildError, Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
 pub use set::{Lease, LeaseError, Set, Share};
+pub use window::{RequestError, Requester, Transport};

@@ -43,3 +43,4 @@ pub mod set;
 pub mod slot;
 mod timers;
 pub mod waiters;
+pub mod window;

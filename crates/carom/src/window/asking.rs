@@ -1,0 +1,210 @@
+//! A request under way: the future that brings what nodes say, and forgets the request when it is dropped.
+
+use super::Transport;
+use super::error::{Account, RequestError, Told};
+use super::judge::Judge;
+use super::shared::{Collected, Ended, Shared};
+use crate::clock;
+use carom_core::window::{Ask, Goal, Outcome, Refusal, RequestId};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// An answer, and who gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered<A> {
+    /// The name of the node.
+    pub node: Arc<str>,
+    /// What it said.
+    pub answer: A,
+}
+
+/// A request under way; made by [`any`](super::Requester::any), [`quorum`](super::Requester::quorum) and
+/// [`all`](super::Requester::all). It begins when it is first polled; before that it can be told more.
+///
+/// Cancel safe: dropping it forgets the request everywhere. What was sent is not taken back.
+#[must_use = "a request does nothing until it is awaited"]
+pub struct Asking<'requester, T: Transport, O> {
+    shared: &'requester Arc<Shared<T>>,
+    ask: Ask,
+    progress: Progress<T>,
+    finish: Finish<T::Answer, O>,
+}
+
+/// Turns the accounts of a request that has reached its goal into what was asked for.
+pub(super) type Finish<A, O> = fn(Arc<str>, Vec<Account<A>>) -> Result<O, RequestError<A>>;
+
+enum Progress<T: Transport> {
+    New { request: T::Request, judge: Judge<T::Answer> },
+    Waiting(RequestId),
+    Over,
+}
+
+impl<'requester, T: Transport, O> Asking<'requester, T, O> {
+    pub(super) fn new(
+        shared: &'requester Arc<Shared<T>>,
+        request: T::Request,
+        ask: Ask,
+        judge: Judge<T::Answer>,
+        finish: Finish<T::Answer, O>,
+    ) -> Asking<'requester, T, O> {
+        Asking { shared, ask, progress: Progress::New { request, judge }, finish }
+    }
+
+    /// Only these nodes, by name. Default: all there are. Unknown names, or none, are an error.
+    pub fn nodes(mut self, names: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Self {
+        self.ask.nodes = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// How many nodes are asked at first. More are as some fail or disagree, so that the largest group of equal answers and
+    /// those still waited for are together as many. At least as many as are needed. Default: `read_nodes` for
+    /// [`any`](super::Requester::any), all nodes otherwise; [`all`](super::Requester::all) always asks all.
+    pub fn at_once(mut self, nodes: usize) -> Self {
+        self.ask.at_once = Some(nodes);
+        self
+    }
+
+    /// How long a node may take to say anything, from when it is asked. Default: the requester's.
+    pub fn ack_timeout(mut self, timeout: Duration) -> Self {
+        self.ask.ack_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a node that has acknowledged may take to answer, from when it is asked. Default: the requester's. When it is
+    /// below `ack_timeout`, that is what counts.
+    pub fn reply_timeout(mut self, timeout: Duration) -> Self {
+        self.ask.reply_timeout = Some(timeout);
+        self
+    }
+
+    fn begin(
+        &mut self,
+        request: T::Request,
+        judge: Judge<T::Answer>,
+        context: &Context<'_>,
+    ) -> Poll<Result<O, RequestError<T::Answer>>> {
+        let tag = self.shared.transport.tag(&request);
+        let (ask, now) = (self.ask.clone(), clock::now());
+        let begun = self.shared.step(|table| match table.machine.request(now, tag, ask) {
+            Ok(id) => {
+                table.wait(id, request, judge, context.waker().clone());
+                Ok(id)
+            }
+            // They are dropped when the lock has been let go.
+            Err(refusal) => Err((refusal, request, judge)),
+        });
+        match begun {
+            Ok(id) => {
+                self.progress = Progress::Waiting(id);
+                Poll::Pending
+            }
+            Err((refusal, ..)) => Poll::Ready(Err(self.refused(refusal))),
+        }
+    }
+
+    fn collect(&mut self, id: RequestId, context: &Context<'_>) -> Poll<Result<O, RequestError<T::Answer>>> {
+        let collected = self.shared.lock().collect(id, context.waker());
+        let outcome = match collected {
+            Collected::Nothing(_) => {
+                self.progress = Progress::Waiting(id);
+                return Poll::Pending;
+            }
+            Collected::Gone => Err(self.refused(Refusal::Closed)),
+            Collected::Ended(ended, _) => self.ended(ended),
+        };
+        Poll::Ready(outcome)
+    }
+
+    fn ended(&self, Ended { outcome, accounts }: Ended<T::Answer>) -> Result<O, RequestError<T::Answer>> {
+        let requester = Arc::clone(&self.shared.name);
+        let everybody =
+            |accounts: Vec<(_, Account<T::Answer>)>| accounts.into_iter().map(|(_, account)| account).collect();
+        match outcome {
+            Outcome::Reached(key) => {
+                let agreed = accounts.into_iter().filter(|(of, _)| *of == Some(key)).map(|(_, account)| account);
+                (self.finish)(requester, agreed.collect())
+            }
+            Outcome::Complete => (self.finish)(requester, everybody(accounts)),
+            Outcome::Impossible => Err(match self.ask.goal {
+                Goal::Equal(wanted) if wanted > 1 => {
+                    RequestError::NoQuorum { requester, wanted, accounts: everybody(accounts) }
+                }
+                Goal::Equal(_) | Goal::Every => RequestError::NoAnswer { requester, accounts: everybody(accounts) },
+            }),
+            Outcome::TimedOutInLine { after } => Err(RequestError::TimedOut { requester, waited: after }),
+            Outcome::Refused(refusal) => Err(self.refused(refusal)),
+            Outcome::Closed => Err(RequestError::Closed { requester }),
+        }
+    }
+
+    fn refused(&self, refusal: Refusal) -> RequestError<T::Answer> {
+        let requester = Arc::clone(&self.shared.name);
+        match refusal {
+            Refusal::Closed => RequestError::Closed { requester },
+            Refusal::NoNodes => RequestError::NoNodes { requester },
+            Refusal::UnknownNodes(names) => RequestError::UnknownNodes { requester, names },
+            Refusal::Unreachable { wanted, nodes } => RequestError::Unreachable { requester, wanted, nodes },
+            Refusal::Timeout(error) => RequestError::Timeout { requester, error },
+        }
+    }
+}
+
+/// The one answer that was enough.
+pub(super) fn one<A>(requester: Arc<str>, accounts: Vec<Account<A>>) -> Result<Answered<A>, RequestError<A>> {
+    let mut agreed = agreed(requester.clone(), accounts)?;
+    agreed.pop().ok_or(RequestError::NoAnswer { requester, accounts: Vec::new() })
+}
+
+/// The answers that agree: all of them are replies, or all are refusals.
+pub(super) fn agreed<A>(requester: Arc<str>, accounts: Vec<Account<A>>) -> Result<Vec<Answered<A>>, RequestError<A>> {
+    if !accounts.iter().all(|account| matches!(account.told, Told::Reply(_))) {
+        return Err(RequestError::Refused { requester, refusals: accounts });
+    }
+    let replies = accounts.into_iter().filter_map(|Account { node, told }| match told {
+        Told::Reply(answer) => Some(Answered { node, answer }),
+        Told::Nack(_)
+        | Told::Invalid(_)
+        | Told::NoAck { .. }
+        | Told::NoReply { .. }
+        | Told::Closed(_)
+        | Told::Waiting
+        | Told::NotAsked => None,
+    });
+    Ok(replies.collect())
+}
+
+/// What everybody said.
+pub(super) fn everybody<A>(_: Arc<str>, accounts: Vec<Account<A>>) -> Result<Vec<Account<A>>, RequestError<A>> {
+    Ok(accounts)
+}
+
+impl<T: Transport, O> Future for Asking<'_, T, O> {
+    type Output = Result<O, RequestError<T::Answer>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match std::mem::replace(&mut self.progress, Progress::Over) {
+            Progress::New { request, judge } => self.begin(request, judge, context),
+            Progress::Waiting(id) => self.collect(id, context),
+            Progress::Over => panic!("a request was polled after it had ended"),
+        }
+    }
+}
+
+/// Nothing in it is pinned.
+impl<T: Transport, O> Unpin for Asking<'_, T, O> {}
+
+impl<T: Transport, O> Drop for Asking<'_, T, O> {
+    fn drop(&mut self) {
+        let Progress::Waiting(id) = self.progress else { return };
+        let _left = self.shared.step(|table| table.withdraw(clock::now(), id));
+    }
+}
+
+impl<T: Transport, O> fmt::Debug for Asking<'_, T, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asking").field("requester", &self.shared.name).field("ask", &self.ask).finish_non_exhaustive()
+    }
+}

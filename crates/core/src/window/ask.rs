@@ -1,0 +1,111 @@
+//! What a request wants: how many answers, from whom, and how soon.
+
+use super::nodes::{Node, Nodes};
+use super::options::{Options, time};
+use crate::pool::OptionsError;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When a request has what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// So many nodes have given answers with the same key. One is enough for whoever takes any valid answer.
+    Equal(usize),
+    /// Every node has answered, or is known not to.
+    Every,
+}
+
+/// What a request wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// When it is done.
+    pub goal: Goal,
+    /// How many nodes are asked at first; more as some fail or disagree, so that the best group of equal answers and those
+    /// still waited for are together as many. Never fewer than the goal needs; `None` is `read_nodes`.
+    pub at_once: Option<usize>,
+    /// Only these nodes, by name; one named twice is asked once. `None` is all.
+    pub nodes: Option<Vec<Arc<str>>>,
+    /// Instead of the requester's.
+    pub ack_timeout: Option<Duration>,
+    /// Instead of the requester's. When it is below the other one, an acknowledgement changes nothing.
+    pub reply_timeout: Option<Duration>,
+}
+
+/// Why a request was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The requester is closed.
+    Closed,
+    /// It names nodes, but none.
+    NoNodes,
+    /// It names nodes that are not there.
+    UnknownNodes(Vec<Arc<str>>),
+    /// It wants more equal answers than there are nodes to give them, or none at all.
+    Unreachable {
+        /// How many equal answers it wants.
+        wanted: usize,
+        /// How many nodes it asks.
+        nodes: usize,
+    },
+    /// One of its timeouts makes no sense.
+    Timeout(OptionsError),
+}
+
+impl Ask {
+    /// One valid answer.
+    pub fn any() -> Ask {
+        Ask::for_goal(Goal::Equal(1))
+    }
+
+    /// So many answers with the same key, of all nodes at once.
+    pub fn quorum(wanted: usize) -> Ask {
+        Ask { at_once: Some(usize::MAX), ..Ask::for_goal(Goal::Equal(wanted)) }
+    }
+
+    /// Whatever every node says.
+    pub fn all() -> Ask {
+        Ask::for_goal(Goal::Every)
+    }
+
+    fn for_goal(goal: Goal) -> Ask {
+        Ask { goal, at_once: None, nodes: None, ack_timeout: None, reply_timeout: None }
+    }
+
+    /// How long a node has to acknowledge, and how long to answer when it has; both from when it is asked.
+    pub(super) fn timeouts(&self, options: &Options) -> (Duration, Duration) {
+        let ack = self.ack_timeout.unwrap_or(options.ack_timeout);
+        (ack, self.reply_timeout.unwrap_or(options.reply_timeout).max(ack))
+    }
+
+    /// How many of `nodes` are asked at first.
+    pub(super) fn first(&self, options: &Options, nodes: usize) -> usize {
+        match self.goal {
+            Goal::Equal(wanted) => self.at_once.unwrap_or(options.read_nodes).max(wanted).min(nodes),
+            Goal::Every => nodes,
+        }
+    }
+
+    /// Whether these nodes can give what it wants.
+    pub(super) fn suits<N: Node>(&self, nodes: &Nodes<N>) -> Result<(), Refusal> {
+        for (option, timeout) in [("ack_timeout", self.ack_timeout), ("reply_timeout", self.reply_timeout)] {
+            timeout.map_or(Ok(()), |timeout| time(option, timeout)).map_err(Refusal::Timeout)?;
+        }
+        let asked = match &self.nodes {
+            None => nodes.len(),
+            Some(names) => {
+                let unknown = |name: &&Arc<str>| !nodes.iter().any(|node| node.name() == &***name);
+                let unknown: Vec<Arc<str>> = names.iter().filter(unknown).cloned().collect();
+                if !unknown.is_empty() {
+                    return Err(Refusal::UnknownNodes(unknown));
+                }
+                names.iter().collect::<BTreeSet<_>>().len()
+            }
+        };
+        match self.goal {
+            Goal::Equal(_) | Goal::Every if asked == 0 => Err(Refusal::NoNodes),
+            Goal::Equal(wanted) if wanted == 0 || wanted > asked => Err(Refusal::Unreachable { wanted, nodes: asked }),
+            Goal::Equal(_) | Goal::Every => Ok(()),
+        }
+    }
+}

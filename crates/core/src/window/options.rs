@@ -1,0 +1,81 @@
+//! What a requester is told: how long a window lasts, and how long nodes may take.
+
+use crate::pool::OptionsError;
+use crate::recovery::DAY;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a requester is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long a window takes new requests, from its creation.
+    pub active_for: Duration,
+    /// How many requests are started on a window at most. Asking further nodes for the same request does not count.
+    pub request_limit: usize,
+    /// How long a node may take to say anything about a request, from when it is asked.
+    pub ack_timeout: Duration,
+    /// How long a node that has acknowledged a request may take to answer it, also from when it was asked. A request waits no
+    /// longer than this for a window.
+    pub reply_timeout: Duration,
+    /// How many nodes are asked at once when one answer is enough.
+    pub read_nodes: usize,
+    /// Names of nodes that are asked before others, the first first. Names that no node has are passed over.
+    pub preferred: Vec<Arc<str>>,
+    /// How many windows there may be at a time; over it, requests wait in order. `None` is as many as are needed.
+    pub max_windows: Option<usize>,
+}
+
+/// 5 s or 5 requests; 10 s to acknowledge, 100 s to answer; one node at a time, no preference, as many windows as needed.
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            active_for: Duration::from_secs(5),
+            request_limit: 5,
+            ack_timeout: Duration::from_secs(10),
+            reply_timeout: Duration::from_secs(100),
+            read_nodes: 1,
+            preferred: Vec::new(),
+            max_windows: None,
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what makes no sense, naming the option.
+    ///
+    /// # Errors
+    /// The first option that is out of bounds.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let refuse = |option, problem: &str| Err(OptionsError::new(option, problem));
+        time("active_for", self.active_for)?;
+        time("ack_timeout", self.ack_timeout)?;
+        time("reply_timeout", self.reply_timeout)?;
+        if self.reply_timeout < self.ack_timeout {
+            return refuse("reply_timeout", "must not be below ack_timeout");
+        }
+        for (option, count) in [("request_limit", self.request_limit), ("read_nodes", self.read_nodes)] {
+            if count == 0 {
+                return refuse(option, "must be at least 1");
+            }
+        }
+        if self.max_windows == Some(0) {
+            return refuse("max_windows", "must be at least 1");
+        }
+        if self.preferred.iter().collect::<BTreeSet<_>>().len() < self.preferred.len() {
+            return refuse("preferred", "must not name a node twice");
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a time that is none, or that no clock could be set to.
+pub(super) fn time(option: &'static str, time: Duration) -> Result<(), OptionsError> {
+    if time.is_zero() {
+        return Err(OptionsError::new(option, "must be above zero"));
+    }
+    if time > 365 * DAY {
+        return Err(OptionsError::new(option, "must be at most a year"));
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Windows and their sockets: opened on demand, and gone as soon as there is no reason for them.
+
+use super::nodes::{Node, Nodes};
+use super::{Action, Machine, RequestId, SocketId, Timer, WindowId};
+use crate::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A few sockets with one identity, for a few requests.
+#[derive(Debug)]
+pub(super) struct Window<N, G> {
+    pub(super) nodes: Nodes<N>,
+    /// The order of this window: first those that are preferred, then the others.
+    order: Vec<usize>,
+    preferred: usize,
+    /// How many requests that do not ask all nodes at once were started: each begins one node further.
+    turn: usize,
+    pub(super) created: Instant,
+    pub(super) stage: Stage,
+    /// Requests that were started on it.
+    pub(super) started: usize,
+    /// Their tags: on one socket an answer must not be taken for that to another request, however late it comes.
+    tags: BTreeSet<G>,
+    /// Requests of it that have not ended.
+    pub(super) requests: BTreeSet<RequestId>,
+    /// By node.
+    pub(super) sockets: BTreeMap<usize, SocketId>,
+}
+
+/// How far a window is.
+///
+/// ```text
+///              active_for is over, request_limit is reached,
+///   Active ----------- or there are other nodes ------------> Ending
+///     |                                                         |
+///     +---- with no request under way ---> gone <--- the last --+
+///                                                 request ends
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It takes requests, and its sockets are kept for them.
+    Active { until: Instant },
+    /// It takes none; a socket is kept for those who wait on it alone.
+    Ending,
+}
+
+/// A socket to one node.
+#[derive(Debug)]
+pub(super) struct Socket<G> {
+    pub(super) window: WindowId,
+    pub(super) node: usize,
+    /// Who waits for an answer on it.
+    pub(super) waiting: BTreeMap<G, RequestId>,
+}
+
+impl<N: Node, G: Ord> Window<N, G> {
+    fn new(nodes: Nodes<N>, preferred: &[Arc<str>], random: &mut Random, now: Instant, until: Instant) -> Window<N, G> {
+        let find = |name: &Arc<str>| nodes.iter().position(|node| node.name() == &**name);
+        let mut order: Vec<usize> = preferred.iter().filter_map(find).collect();
+        let preferred = order.len();
+        let others: Vec<usize> = (0..nodes.len()).filter(|node| !order.contains(node)).collect();
+        order.extend(others);
+        for at in (preferred + 1..order.len()).rev() {
+            order.swap(at, preferred + random.below(at + 1 - preferred));
+        }
+        Window {
+            nodes,
+            order,
+            preferred,
+            turn: 0,
+            created: now,
+            stage: Stage::Active { until },
+            started: 0,
+            tags: BTreeSet::new(),
+            requests: BTreeSet::new(),
+            sockets: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a request with this tag may be started on it.
+    fn takes(&self, now: Instant, tag: &G) -> bool {
+        match self.stage {
+            Stage::Active { until } => now < until && !self.tags.contains(tag),
+            Stage::Ending => false,
+        }
+    }
+
+    /// Counts a request.
+    pub(super) fn start(&mut self, request: RequestId, tag: G) {
+        self.started += 1;
+        self.tags.insert(tag);
+        self.requests.insert(request);
+    }
+
+    /// The nodes that a request asks, in order: those that are preferred and then the others, each of the two beginning one
+    /// further with every request that does not ask all at once.
+    pub(super) fn order_for(&mut self, names: Option<&[Arc<str>]>) -> Vec<usize> {
+        let (preferred, others) = self.order.split_at(self.preferred);
+        let turned = |nodes: &[usize]| -> Vec<usize> {
+            let by = if nodes.is_empty() { 0 } else { self.turn % nodes.len() };
+            nodes[by..].iter().chain(&nodes[..by]).copied().collect()
+        };
+        let mut order = [turned(preferred), turned(others)].concat();
+        if let Some(names) = names {
+            order.retain(|&node| names.iter().any(|name| &**name == self.nodes[node].name()));
+        }
+        order
+    }
+
+    pub(super) fn next_turn(&mut self) {
+        self.turn += 1;
+    }
+}
+
+impl<N: Node, G: Ord + Clone> Machine<N, G> {
+    /// The newest window with room for a request with this tag; a new one if there is none and there may be another.
+    pub(super) fn window_for(&mut self, now: Instant, tag: &G) -> Option<WindowId> {
+        if let Some((&id, _)) = self.windows.iter().rev().find(|(_, window)| window.takes(now, tag)) {
+            return Some(id);
+        }
+        if self.options.max_windows.is_some_and(|most| self.windows.len() >= most) {
+            return None;
+        }
+        let id = WindowId(self.next_window);
+        self.next_window += 1;
+        let until = now + self.options.active_for;
+        let nodes = Arc::clone(&self.nodes);
+        self.windows.insert(id, Window::new(nodes, &self.options.preferred, &mut self.random, now, until));
+        self.timers.insert((until, Timer::Window(id)));
+        Some(id)
+    }
+
+    /// The socket of a window to one of its nodes, opened if there is none.
+    pub(super) fn socket_to(&mut self, id: WindowId, node: usize) -> Option<SocketId> {
+        let window = self.windows.get_mut(&id)?;
+        if let Some(&socket) = window.sockets.get(&node) {
+            return Some(socket);
+        }
+        let socket = SocketId(self.next_socket);
+        self.next_socket += 1;
+        window.sockets.insert(node, socket);
+        self.sockets.insert(socket, Socket { window: id, node, waiting: BTreeMap::new() });
+        self.actions.push_back(Action::Open { socket, window: id, node: Arc::clone(&window.nodes[node]) });
+        Some(socket)
+    }
+
+    /// A window takes no more requests.
+    pub(super) fn end_window(&mut self, id: WindowId) {
+        let Some(window) = self.windows.get_mut(&id) else { return };
+        match std::mem::replace(&mut window.stage, Stage::Ending) {
+            Stage::Active { until } => {
+                self.timers.remove(&(until, Timer::Window(id)));
+                self.tidy(id);
+            }
+            Stage::Ending => {}
+        }
+    }
+
+    /// Closes what there is no reason for any more: sockets of a window that takes no requests, on which nobody waits, and
+    /// then the window itself.
+    pub(super) fn tidy(&mut self, id: WindowId) {
+        let Machine { windows, sockets, actions, .. } = self;
+        let Some(window) = windows.get_mut(&id) else { return };
+        match window.stage {
+            Stage::Active { .. } => return,
+            Stage::Ending => {}
+        }
+        window.sockets.retain(|_, socket| {
+            let needed = sockets.get(socket).is_some_and(|socket| !socket.waiting.is_empty());
+            if !needed {
+                sockets.remove(socket);
+                actions.push_back(Action::Close(*socket));
+            }
+            needed
+        });
+        if window.requests.is_empty() {
+            windows.remove(&id);
+            actions.push_back(Action::Over(id));
+        }
+    }
+}

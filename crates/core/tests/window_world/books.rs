@@ -1,0 +1,334 @@
+//! The books: what was asked of whom and what became of it, kept from what goes in and comes out alone.
+
+use super::{Moment, Tag, number};
+use carom_core::backend::Backend;
+use carom_core::random::Random;
+use carom_core::window::{
+    Ask, Delivery, Goal, Key, Options, Outcome, Refusal, RequestId, SocketId, Told, Verdict, WindowId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+#[derive(Default)]
+pub(super) struct Books {
+    pub(super) live: BTreeMap<RequestId, Inquiry>,
+    /// Those who gave up in this very step: what had happened before may still be on its way out of the machine.
+    given_up: BTreeMap<RequestId, Inquiry>,
+    pub(super) windows: BTreeMap<WindowId, Window>,
+    pub(super) sockets: BTreeMap<SocketId, Link>,
+    gone: Vec<SocketId>,
+    ever: BTreeSet<SocketId>,
+    /// Requests are started in the order in which they came.
+    last_started: Option<RequestId>,
+    nodes: u64,
+    pub(super) closed: bool,
+    pub(super) ended: usize,
+    pub(super) failed: usize,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Inquiry {
+    pub(super) tag: Tag,
+    pub(super) ask: Ask,
+    pub(super) since: Moment,
+    ack: Duration,
+    pub(super) reply: Duration,
+    pub(super) started: Option<Start>,
+    pub(super) asked: Vec<Asked>,
+}
+
+/// What is fixed when a request is started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub(super) window: WindowId,
+    /// How many nodes it may ask, and how many at first.
+    pub(super) nodes: usize,
+    pub(super) first: usize,
+    /// Which one it is of the window's requests that do not ask all at once.
+    pub(super) turn: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) server: usize,
+    pub(super) socket: SocketId,
+    since: Moment,
+    pub(super) deadline: Moment,
+    acked: bool,
+    pub(super) told: Option<Told>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) created: Moment,
+    pub(super) servers: BTreeSet<usize>,
+    /// Which set of nodes it was made for.
+    generation: u64,
+    pub(super) started: usize,
+    turns: usize,
+    tags: BTreeSet<Tag>,
+    /// As far as it is known: who is where in the order of those that are not preferred.
+    pub(super) order: BTreeMap<usize, usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    pub(super) window: WindowId,
+    pub(super) server: usize,
+    /// It has ended by itself in this very step; the machine may have closed it before it heard.
+    pub(super) ended: bool,
+}
+
+/// Why a request is not taken, if it is not.
+pub(super) fn refusal(ask: &Ask, names: &BTreeSet<String>) -> Option<Refusal> {
+    let asked = match &ask.nodes {
+        None => names.len(),
+        Some(wanted) => {
+            let unknown: Vec<_> = wanted.iter().filter(|name| !names.contains(&***name)).cloned().collect();
+            if !unknown.is_empty() {
+                return Some(Refusal::UnknownNodes(unknown));
+            }
+            wanted.iter().collect::<BTreeSet<_>>().len()
+        }
+    };
+    match ask.goal {
+        _ if asked == 0 => Some(Refusal::NoNodes),
+        Goal::Equal(wanted) if wanted == 0 || wanted > asked => Some(Refusal::Unreachable { wanted, nodes: asked }),
+        Goal::Equal(_) | Goal::Every => None,
+    }
+}
+
+impl Inquiry {
+    pub(super) fn waiting(&self) -> usize {
+        self.asked.iter().filter(|asked| asked.told.is_none()).count()
+    }
+
+    pub(super) fn unasked(&self) -> usize {
+        self.started.map_or(0, |start| start.nodes - self.asked.len())
+    }
+
+    pub(super) fn best(&self) -> usize {
+        let keys = self.asked.iter().filter_map(|asked| match asked.told {
+            Some(Told::Answered(key)) => Some(key),
+            _ => None,
+        });
+        let mut groups: BTreeMap<Key, usize> = BTreeMap::new();
+        keys.for_each(|key| *groups.entry(key).or_default() += 1);
+        groups.into_values().max().unwrap_or(0)
+    }
+
+    fn votes(&self, key: Key) -> usize {
+        self.asked.iter().filter(|asked| asked.told == Some(Told::Answered(key))).count()
+    }
+
+    /// Whether it must have ended by now.
+    pub(super) fn is_over(&self) -> bool {
+        let possible = self.waiting() + self.unasked();
+        match (self.started, self.ask.goal) {
+            (None, _) => false,
+            (Some(_), Goal::Equal(wanted)) => self.best() >= wanted || self.best() + possible < wanted,
+            (Some(_), Goal::Every) => possible == 0,
+        }
+    }
+
+    /// Whether this is how it had to end.
+    pub(super) fn ends_as(&self, outcome: &Outcome) -> bool {
+        match (outcome, self.ask.goal) {
+            (Outcome::Reached(key), Goal::Equal(wanted)) => self.votes(*key) == wanted,
+            (Outcome::Impossible, Goal::Equal(wanted)) => self.best() < wanted && self.is_over(),
+            (Outcome::Complete, Goal::Every) => self.is_over(),
+            _ => false,
+        }
+    }
+
+    /// Deadlines that have passed, in order, until it is over.
+    fn expire(&mut self, passed: impl Fn(Moment) -> bool) {
+        loop {
+            let due = |asked: &&mut Asked| asked.told.is_none() && passed(asked.deadline);
+            if self.is_over() {
+                return;
+            }
+            let Some(asked) = self.asked.iter_mut().filter(due).min_by_key(|asked| asked.deadline) else { return };
+            let after = asked.deadline - asked.since;
+            asked.told = Some(if asked.acked { Told::NoReply { after } } else { Told::NoAck { after } });
+        }
+    }
+
+    fn on(&mut self, socket: SocketId) -> Option<&mut Asked> {
+        self.asked.iter_mut().find(|asked| asked.socket == socket && asked.told.is_none())
+    }
+}
+
+impl Books {
+    pub(super) fn took(&mut self, clock: Moment, id: RequestId, tag: Tag, ask: Ask, options: &Options) {
+        let ack = ask.ack_timeout.unwrap_or(options.ack_timeout);
+        let reply = ask.reply_timeout.unwrap_or(options.reply_timeout).max(ack);
+        let inquiry = Inquiry { tag, ask, since: clock, ack, reply, started: None, asked: Vec::new() };
+        assert!(self.live.insert(id, inquiry).is_none(), "a request's name is its own");
+    }
+
+    /// What should have happened before this moment has.
+    pub(super) fn expire(&mut self, clock: Moment) {
+        self.live.values_mut().for_each(|inquiry| inquiry.expire(|deadline| deadline < clock));
+    }
+
+    /// And what should happen at this moment.
+    pub(super) fn expire_now(&mut self, clock: Moment) {
+        self.live.values_mut().for_each(|inquiry| inquiry.expire(|deadline| deadline <= clock));
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        clock: Moment,
+        socket: SocketId,
+        window: WindowId,
+        node: &Backend,
+        nodes: &BTreeMap<usize, u8>,
+    ) {
+        assert!(self.ever.insert(socket), "a socket's name is its own");
+        let fresh = Window {
+            created: clock,
+            servers: nodes.keys().copied().collect(),
+            generation: self.nodes,
+            started: 0,
+            turns: 0,
+            tags: BTreeSet::new(),
+            order: BTreeMap::new(),
+        };
+        self.windows.entry(window).or_insert(fresh);
+        let server = number(node);
+        let again = self.sockets.values().any(|link| link.window == window && link.server == server && !link.ended);
+        assert!(!again, "a window has one socket to a node");
+        self.sockets.insert(socket, Link { window, server, ended: false });
+    }
+
+    pub(super) fn sent(&mut self, clock: Moment, socket: SocketId, id: RequestId, options: &Options) {
+        let link = self.sockets[&socket];
+        let inquiry = self.live.get_mut(&id).or(self.given_up.get_mut(&id)).expect("it is sent for somebody");
+        let window = self.windows.get_mut(&link.window).expect("a socket has a window");
+        if inquiry.started.is_none() {
+            assert!(window.tags.insert(inquiry.tag), "a window carries a tag once");
+            assert!(self.last_started.is_none_or(|last| last < id), "they are started in order");
+            assert!(clock == window.created || clock < window.created + options.active_for, "the window is over");
+            assert_eq!(window.generation, self.nodes, "the window is for other nodes");
+            self.last_started = Some(id);
+            window.started += 1;
+            let named = inquiry.ask.nodes.as_ref().map(|names| names.iter().collect::<BTreeSet<_>>().len());
+            let nodes = named.unwrap_or(window.servers.len());
+            let first = match inquiry.ask.goal {
+                Goal::Every => nodes,
+                Goal::Equal(wanted) => nodes.min(wanted.max(inquiry.ask.at_once.unwrap_or(options.read_nodes))),
+            };
+            inquiry.started = Some(Start { window: link.window, nodes, first, turn: window.turns });
+            window.turns += usize::from(first < nodes);
+        }
+        let (since, deadline) = (clock, clock + inquiry.ack);
+        let asked = Asked { server: link.server, socket, since, deadline, acked: false, told: None };
+        inquiry.asked.push(asked);
+    }
+
+    pub(super) fn inquiry(&self, id: RequestId) -> &Inquiry {
+        self.live.get(&id).or(self.given_up.get(&id)).expect("it is there")
+    }
+
+    pub(super) fn to_whom(&self, socket: SocketId, id: RequestId) -> (usize, Tag) {
+        (self.sockets[&socket].server, self.inquiry(id).tag)
+    }
+
+    /// Who waits for an answer with this tag on this socket.
+    pub(super) fn awaited(&self, socket: SocketId, tag: Tag) -> Option<RequestId> {
+        let waits = |inquiry: &Inquiry| {
+            let on_it = |asked: &Asked| asked.socket == socket && asked.told.is_none();
+            inquiry.tag == tag && inquiry.asked.iter().any(on_it) && !inquiry.is_over()
+        };
+        self.live.iter().find(|(_, inquiry)| waits(inquiry)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn acked(&mut self, id: RequestId, socket: SocketId) {
+        let inquiry = self.live.get_mut(&id).expect("it waits");
+        let reply = inquiry.reply;
+        let asked = inquiry.on(socket).expect("it waits on this socket");
+        (asked.acked, asked.deadline) = (true, asked.since + reply);
+    }
+
+    pub(super) fn answered(&mut self, id: RequestId, socket: SocketId, verdict: Verdict) {
+        let asked = self.live.get_mut(&id).and_then(|inquiry| inquiry.on(socket)).expect("it waits on this socket");
+        asked.told = Some(match verdict {
+            Verdict::Counts(key) => Told::Answered(key),
+            Verdict::Invalid => Told::Invalid,
+        });
+    }
+
+    /// A socket has ended by itself; who waited on it.
+    pub(super) fn socket_ended(&mut self, socket: SocketId) -> BTreeSet<RequestId> {
+        let Some(link) = self.sockets.get_mut(&socket) else { return BTreeSet::new() };
+        link.ended = true;
+        let mut waited = BTreeSet::new();
+        for (id, inquiry) in self.live.iter_mut().filter(|(_, inquiry)| !inquiry.is_over()) {
+            if let Some(asked) = inquiry.on(socket) {
+                asked.told = Some(Told::Ended);
+                waited.insert(*id);
+            }
+        }
+        waited
+    }
+
+    pub(super) fn closed(&mut self, socket: SocketId) {
+        assert!(self.sockets.remove(&socket).is_some(), "it is closed once");
+        self.gone.push(socket);
+    }
+
+    pub(super) fn over(&mut self, window: WindowId) {
+        let left = self.sockets.values().any(|link| link.window == window && !link.ended);
+        assert!(!left, "a window is over that has sockets");
+        self.windows.remove(&window);
+    }
+
+    pub(super) fn nodes_are(&mut self, changed: bool) {
+        self.nodes += u64::from(changed);
+    }
+
+    /// Whether a window may still be given requests at this moment, or the driver need not have heard that it may not.
+    pub(super) fn is_active(&self, window: WindowId, clock: Moment, options: &Options, late: Duration) -> bool {
+        let window = &self.windows[&window];
+        window.generation == self.nodes
+            && window.started < options.request_limit
+            && clock <= window.created + options.active_for + late
+    }
+
+    /// Somebody gives up, who was there or had just ended.
+    pub(super) fn give_up(&mut self, id: RequestId, was_there: bool) {
+        if was_there && let Some(inquiry) = self.live.remove(&id) {
+            self.given_up.insert(id, inquiry);
+        }
+    }
+
+    pub(super) fn delivered(&mut self, delivery: &Delivery<Backend>) {
+        assert!(self.live.remove(&delivery.request).is_some(), "a request ends once");
+        self.ended += 1;
+        self.failed += usize::from(matches!(delivery.outcome, Outcome::Impossible | Outcome::TimedOutInLine { .. }));
+    }
+
+    /// What belonged to one step alone is over.
+    pub(super) fn step_is_over(&mut self) {
+        self.given_up.clear();
+        let ended: Vec<SocketId> = self.sockets.iter().filter(|(_, link)| link.ended).map(|(id, _)| *id).collect();
+        for socket in ended {
+            self.sockets.remove(&socket);
+            self.gone.push(socket);
+        }
+    }
+
+    pub(super) fn some_socket(&self, random: &mut Random) -> Option<SocketId> {
+        self.sockets.keys().nth(random.below(self.sockets.len())).copied()
+    }
+
+    pub(super) fn some_gone(&self, random: &mut Random) -> Option<SocketId> {
+        self.gone.get(random.below(self.gone.len())).copied()
+    }
+
+    pub(super) fn is_gone(&self, socket: SocketId) -> bool {
+        !self.sockets.contains_key(&socket)
+    }
+}

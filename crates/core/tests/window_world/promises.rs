@@ -1,0 +1,168 @@
+//! What must hold, judged by the books after every single event.
+
+use super::{Tag, World, name, number};
+use carom_core::backend::Backend;
+use carom_core::window::{Delivery, Goal, Machine, Outcome, RequestId, SocketId, Told};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl World {
+    /// Everything that must hold between any two events.
+    pub(super) fn check(&mut self) {
+        if let Err(problem) = self.machine.check() {
+            panic!("{problem}");
+        }
+        self.promise_requests_end_when_they_can();
+        self.promise_windows_keep_their_limits();
+        self.promise_no_socket_lives_without_reason();
+        self.promise_requests_wait_only_for_windows();
+    }
+
+    /// Nobody goes on who has what it wants or cannot get it, and as many are asked as should be.
+    fn promise_requests_end_when_they_can(&self) {
+        for (id, inquiry) in &self.books.live {
+            let Some(start) = inquiry.started else { continue };
+            assert!(!inquiry.is_over(), "{id:?} should have ended: {inquiry:?}");
+            let asked = match inquiry.ask.goal {
+                Goal::Every => inquiry.unasked() == 0,
+                Goal::Equal(_) => inquiry.unasked() == 0 || inquiry.best() + inquiry.waiting() == start.first,
+            };
+            assert!(asked, "{id:?} asks too few or too many: {inquiry:?}");
+        }
+    }
+
+    fn promise_windows_keep_their_limits(&self) {
+        let options = &self.setting.options;
+        for (id, window) in &self.books.windows {
+            assert!(window.started <= options.request_limit, "{id:?} has {} requests", window.started);
+        }
+        let windows = self.machine.snapshot().windows;
+        assert!(options.max_windows.is_none_or(|most| windows.len() <= most), "{} windows", windows.len());
+    }
+
+    fn promise_no_socket_lives_without_reason(&self) {
+        let waiting = |asked: &&super::books::Asked| asked.told.is_none();
+        let asked = self.books.live.values().flat_map(|inquiry| inquiry.asked.iter().filter(waiting));
+        let needed: BTreeSet<SocketId> = asked.map(|asked| asked.socket).collect();
+        for (socket, link) in self.books.sockets.iter().filter(|(_, link)| !link.ended) {
+            let active = self.books.is_active(link.window, self.clock, &self.setting.options, self.setting.late);
+            assert!(active || needed.contains(socket), "{socket:?} is open for nothing");
+        }
+        for socket in needed {
+            assert!(self.books.sockets.contains_key(&socket), "{socket:?} is closed, and somebody waits on it");
+        }
+    }
+
+    fn promise_requests_wait_only_for_windows(&self) {
+        let in_line = self.books.live.values().filter(|inquiry| inquiry.started.is_none()).count();
+        assert_eq!(self.machine.snapshot().in_line, in_line);
+        let full = |most| self.machine.snapshot().windows.len() == most;
+        assert!(in_line == 0 || self.setting.options.max_windows.is_some_and(full), "somebody waits for nothing");
+    }
+
+    /// Preferred nodes first, in the order they were given, then the others in the order of the window; each request that
+    /// does not ask all begins one further in both; nobody twice.
+    pub(super) fn promise_a_request_is_sent_in_order(&mut self, socket: SocketId, id: RequestId) {
+        let inquiry = self.books.inquiry(id).clone();
+        let (asked, start) = (&inquiry.asked, inquiry.started.expect("it was sent"));
+        let (last, before) = asked.split_last().expect("it was sent");
+        assert_eq!(self.books.sockets[&socket].window, start.window, "a request keeps its window");
+        assert!(before.iter().all(|asked| asked.server != last.server), "a node is asked twice");
+        let window = self.books.windows.get_mut(&start.window).expect("it is there");
+        let position = |server: usize| self.setting.options.preferred.iter().position(|n| **n == *name(server));
+        let mut preferred: Vec<usize> = window.servers.iter().copied().filter(|s| position(*s).is_some()).collect();
+        preferred.sort_by_key(|server| position(*server));
+        let is_preferred = preferred.contains(&last.server);
+        if is_preferred {
+            assert!(before.iter().all(|asked| preferred.contains(&asked.server)), "preferred nodes are asked first");
+        }
+        if inquiry.ask.nodes.is_some() {
+            return;
+        }
+        let at = before.len();
+        if at < preferred.len() {
+            assert_eq!(last.server, preferred[(start.turn + at) % preferred.len()], "in the order they were given");
+        } else {
+            let others = window.servers.len() - preferred.len();
+            let place = (start.turn + at - preferred.len()) % others;
+            let known = *window.order.entry(place).or_insert(last.server);
+            assert_eq!(known, last.server, "in the order of the window");
+            let twice = window.order.iter().any(|(at, server)| *at != place && *server == last.server);
+            assert!(!twice, "a node has two places in the order of the window");
+        }
+    }
+
+    /// A request ends once, by its deadlines, as its answers say, and tells who answered what.
+    pub(super) fn promise_an_end_is_true(&self, delivery: &Delivery<Backend>) {
+        let inquiry = self.books.live.get(&delivery.request).expect("a request ends once, and only if it is there");
+        let took = self.clock - inquiry.since;
+        let hops = 1 + inquiry.asked.len() as u32;
+        assert!(took <= (inquiry.reply + self.setting.late) * hops, "it took {took:?}: {inquiry:?}");
+        match &delivery.outcome {
+            Outcome::TimedOutInLine { after } => {
+                assert!(
+                    inquiry.started.is_none() && *after == took && took >= inquiry.reply,
+                    "before its time is over"
+                );
+            }
+            Outcome::Refused(refusal) => {
+                let names = self.nodes.keys().map(|server| name(*server)).collect();
+                assert_eq!(Some(refusal), super::books::refusal(&inquiry.ask, &names).as_ref());
+            }
+            Outcome::Closed => assert!(self.books.closed, "it is not closed"),
+            outcome => assert!(inquiry.ends_as(outcome), "{outcome:?}, but {inquiry:?}"),
+        }
+        let told: Vec<(usize, Told)> =
+            delivery.accounts.iter().map(|account| (number(&account.node), account.told)).collect();
+        let (asked, rest) = told.split_at(inquiry.asked.len());
+        for (account, asked) in asked.iter().zip(&inquiry.asked) {
+            assert_eq!(*account, (asked.server, asked.told.unwrap_or(Told::Waiting)));
+        }
+        assert_eq!(rest.len(), inquiry.unasked());
+        assert!(rest.iter().all(|(_, told)| *told == Told::NotAsked));
+    }
+
+    /// After a cancel no window, socket, timer or line knows of the request.
+    pub(super) fn promise_nobody_knows(&self, request: RequestId) {
+        assert!(!self.books.live.contains_key(&request));
+        let known: usize = self.machine.snapshot().windows.iter().map(|window| window.asking).sum();
+        let live = self.books.live.values().filter(|inquiry| inquiry.started.is_some()).count();
+        assert_eq!(known, live, "a window knows more or fewer than there are");
+    }
+
+    /// What nobody waits for changes nothing.
+    pub(super) fn promise_strays_change_nothing(&mut self, say: impl FnOnce(&mut Machine<Backend, Tag>)) {
+        if self.machine.next_timeout().is_some_and(|at| at < self.now()) {
+            // Time itself changes something.
+            return say(&mut self.machine);
+        }
+        let before = (self.machine.snapshot(), self.machine.next_timeout(), self.machine.footprint());
+        say(&mut self.machine);
+        assert_eq!((self.machine.snapshot(), self.machine.next_timeout(), self.machine.footprint()), before);
+        assert_eq!((self.machine.poll_action(), self.machine.poll_delivery()), (None, None));
+    }
+
+    /// When the machine has been told the time, nothing is due.
+    pub(super) fn promise_everything_due_is_done(&self) {
+        let now = self.now();
+        assert!(self.machine.next_timeout().is_none_or(|at| at > now), "something is still due");
+        self.promise_no_deadline_is_long_past(Duration::ZERO);
+    }
+
+    pub(crate) fn promise_no_deadline_is_long_past(&self, by: Duration) {
+        for (id, inquiry) in &self.books.live {
+            let in_line = inquiry.started.is_none().then_some(inquiry.since + inquiry.reply);
+            let asked = inquiry.asked.iter().filter(|asked| asked.told.is_none()).map(|asked| asked.deadline);
+            let earliest = asked.chain(in_line).min().expect("it waits for something");
+            assert!(earliest + by >= self.clock, "{id:?} should have ended {:?} ago", self.clock - earliest);
+        }
+    }
+
+    /// Without requests there are no sockets, no windows, no timers, nothing.
+    pub(crate) fn promise_nothing_is_left(&self) {
+        assert!(self.books.live.is_empty(), "{:?}", self.books.live);
+        assert!(self.books.sockets.is_empty(), "{:?}", self.books.sockets);
+        assert!(self.books.windows.is_empty(), "{:?}", self.books.windows);
+        assert_eq!((self.machine.footprint(), self.machine.next_timeout()), (0, None));
+    }
+}
