@@ -39,9 +39,8 @@ use crate::listening::{Listening, Port};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use world::World;
 
@@ -65,7 +64,7 @@ impl Pool {
         let world = World::new(ports.iter().map(Port::address));
         let genesis = world.genesis();
         let keys: Vec<_> = world.nodes.iter().map(|node| node.keys.clone()).collect();
-        let shared = Arc::new(Shared { world: Mutex::new(world), changes: watch::Sender::new(()) });
+        let shared = Arc::new(Shared::new(world));
         let (mut tasks, mut listening) = (JoinSet::new(), Vec::new());
         for (number, (port, keys)) in ports.into_iter().zip(keys).enumerate() {
             let (ears, changes) = Listening::start(port)?;
@@ -173,7 +172,7 @@ impl Pool {
 
     /// Waits until this is so. It is looked at again whenever anything changes.
     pub async fn until(&self, so: impl Fn(&Pool) -> bool) {
-        let mut changes = self.shared.changes.subscribe();
+        let mut changes = self.shared.changes();
         while !so(self) {
             // The sender is ours, so there is always more to come.
             let _ = changes.changed().await;
@@ -181,21 +180,4 @@ impl Pool {
     }
 }
 
-#[derive(Debug)]
-struct Shared {
-    world: Mutex<World>,
-    changes: watch::Sender<()>,
-}
-
-impl Shared {
-    /// A test that panicked with the lock says nothing about the world.
-    fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
-        let result = change(&mut self.lock());
-        self.changes.send_replace(());
-        result
-    }
-}
+type Shared = crate::shared::Shared<World>;

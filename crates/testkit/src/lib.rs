@@ -5,3 +5,4 @@ pub mod dns;
 pub mod indy;
 mod listening;
 pub mod pulsar;
+mod shared;

@@ -6,7 +6,9 @@ use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::select;
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
 
 /// A port, and whoever listens on it or not.
 #[derive(Debug)]
@@ -92,8 +94,32 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// Accepts while somebody listens, and has every connection looked after by a task of its own; ends when nobody can listen any
+/// more, and all tasks with it.
+pub(crate) async fn serve<F: Future<Output = ()> + Send + 'static>(
+    mut listeners: watch::Receiver<Option<Arc<Ears>>>,
+    mut welcome: impl FnMut(TcpStream, SocketAddr) -> F,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let ears = listeners.borrow_and_update().clone();
+        select! {
+            changed = listeners.changed() => if changed.is_err() {
+                break;
+            },
+            accepted = accept(ears.as_deref()) => match accepted {
+                Ok((stream, peer)) => drop(tasks.spawn(welcome(stream, peer))),
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) => panic!("accepting failed: {error}"),
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+    tasks.shutdown().await;
+}
+
 /// Never, if nobody listens.
-pub(crate) async fn accept(ears: Option<&Ears>) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept(ears: Option<&Ears>) -> io::Result<(TcpStream, SocketAddr)> {
     match ears {
         Some(ears) => ears.listener.accept().await,
         None => pending().await,

@@ -62,9 +62,8 @@ use crate::listening::{Listening, Port};
 use carom_pulsar::wire::CommandType;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use topic::full_name;
@@ -100,7 +99,7 @@ impl Cluster {
         let ports = (0..brokers).map(|_| Port::reserve()).collect::<io::Result<Vec<_>>>()?;
         let (root, acceptor) = tls.unzip();
         let world = World::new(ports.iter().map(Port::address), acceptor.is_some());
-        let shared = Arc::new(Shared { world: Mutex::new(world), changes: watch::Sender::new(()) });
+        let shared = Arc::new(Shared::new(world));
         let mut tasks = JoinSet::new();
         let mut listening = Vec::new();
         for (number, port) in ports.into_iter().enumerate() {
@@ -257,21 +256,4 @@ impl Cluster {
     }
 }
 
-#[derive(Debug)]
-struct Shared {
-    world: Mutex<World>,
-    changes: watch::Sender<()>,
-}
-
-impl Shared {
-    /// A test that panicked with the lock says nothing about the world.
-    fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
-        let result = change(&mut self.lock());
-        self.changes.send_replace(());
-        result
-    }
-}
+type Shared = crate::shared::Shared<World>;

@@ -2,47 +2,30 @@
 
 use super::Shared;
 use super::answer::Out;
-use crate::listening::{Ears, accept};
+use crate::listening::{self, Ears};
 use carom_indy::zmtp::{KeyPair, Socket};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::select;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 /// More than a client may send or take: it is for the tests to see what happens then.
 const LIMIT: usize = 1 << 20;
 
-/// Accepts while it is told to; ends when nobody can tell it any more.
+/// Answers whoever comes to a node; ends when it can listen no more.
 pub(super) async fn serve(
     node: usize,
     keys: KeyPair,
     shared: Arc<Shared>,
-    mut listeners: watch::Receiver<Option<Arc<Ears>>>,
+    listeners: watch::Receiver<Option<Arc<Ears>>>,
 ) {
-    let mut tasks = JoinSet::new();
-    loop {
-        let ears = listeners.borrow_and_update().clone();
-        select! {
-            changed = listeners.changed() => if changed.is_err() {
-                break;
-            },
-            accepted = accept(ears.as_deref()) => match accepted {
-                Ok((stream, _)) => {
-                    let (socket, closed) = shared.change(|world| world.open(node));
-                    let session = Session { node, socket, shared: Arc::clone(&shared) };
-                    tasks.spawn(session.run(stream, keys.clone(), closed));
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => panic!("accepting failed: {error}"),
-            },
-            Some(_) = tasks.join_next() => {}
-        }
-    }
-    tasks.shutdown().await;
+    listening::serve(listeners, |stream, _| {
+        let (socket, closed) = shared.change(|world| world.open(node));
+        Session { node, socket, shared: Arc::clone(&shared) }.run(stream, keys.clone(), closed)
+    })
+    .await;
 }
 
 struct Session {

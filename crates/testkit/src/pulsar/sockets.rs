@@ -3,10 +3,9 @@
 use super::Shared;
 use super::frames;
 use super::world::Out;
-use crate::listening::{Ears, accept};
+use crate::listening::{self, Ears};
 use carom_pulsar::wire::FRAME_ALLOWANCE;
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,43 +13,27 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::select;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
 /// How long a connection that is over may take to write what it has.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Accepts while it is told to; ends when nobody can tell it any more.
+/// Serves whoever comes to a broker; ends when it can listen no more.
 pub(super) async fn serve(
     broker: usize,
     shared: Arc<Shared>,
     tls: Option<TlsAcceptor>,
-    mut listeners: watch::Receiver<Option<Arc<Ears>>>,
+    listeners: watch::Receiver<Option<Arc<Ears>>>,
 ) {
-    let mut tasks = JoinSet::new();
-    loop {
-        let ears = listeners.borrow_and_update().clone();
-        select! {
-            changed = listeners.changed() => if changed.is_err() {
-                break;
-            },
-            accepted = accept(ears.as_deref()) => match accepted {
-                Ok((stream, peer)) => {
-                    // Under the lock of the world: who is counted is there, and who is there is counted.
-                    let (outbox, ready) = mpsc::unbounded_channel();
-                    let (open, closed) = oneshot::channel();
-                    let connection = shared.change(|world| world.open(broker, peer, outbox, open));
-                    let session = Session { connection, shared: Arc::clone(&shared), ready, closed };
-                    tasks.spawn(session.welcome(stream, tls.clone()));
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => panic!("accepting failed: {error}"),
-            },
-            Some(_) = tasks.join_next() => {}
-        }
-    }
-    tasks.shutdown().await;
+    listening::serve(listeners, |stream, peer| {
+        // Under the lock of the world: who is counted is there, and who is there is counted.
+        let (outbox, ready) = mpsc::unbounded_channel();
+        let (open, closed) = oneshot::channel();
+        let connection = shared.change(|world| world.open(broker, peer, outbox, open));
+        Session { connection, shared: Arc::clone(&shared), ready, closed }.welcome(stream, tls.clone())
+    })
+    .await;
 }
 
 struct Session {
