@@ -3,32 +3,19 @@
 
 use carom_live::process::Folder;
 use carom_live::python;
-use testkit::indy::{Conduct, Pool};
-
-async fn use_pool(pool: &Pool) {
-    let folder = Folder::new("genesis", None);
-    let genesis = folder.write("genesis", &pool.genesis());
-    let size = pool.size(0).to_string();
-    print!("{}", python::run("indy_vdr_pool.py", &[genesis.to_str().unwrap(), &size]).await);
-}
+use testkit::indy::Pool;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_is_opened_caught_up_with_read_and_written() {
     let pool = Pool::start(4).await.unwrap();
     pool.grow(7);
-    use_pool(&pool).await;
+    let folder = Folder::new("genesis", None);
+    let genesis = folder.write("genesis", &pool.genesis());
+    print!("{}", python::run("indy_vdr_pool.py", &[genesis.to_str().unwrap(), "11"]).await);
     pool.until(|pool| pool.all_sockets() == 0).await;
     for node in 0..4 {
         let asked = pool.heard(node).iter().filter(|asked| asked["op"] == "LEDGER_STATUS").count();
         println!("node {node}: {} sockets, {} identities", pool.accepted(node), pool.identities(node).len());
         assert!(asked > 0 && !pool.identities(node).is_empty());
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_that_are_too_many_for_one_message_come_one_by_one() {
-    let pool = Pool::start(1).await.unwrap();
-    pool.grow(1);
-    pool.conduct_all(Conduct::Splitting(1));
-    use_pool(&pool).await;
 }

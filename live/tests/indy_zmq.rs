@@ -87,6 +87,7 @@ async fn a_dealer_of_libzmq_is_answered() {
             }
         }
     };
-    let (said, _socket) = tokio::join!(python::run("zmq_curve.py", &["dealer", &address, &key]), answer);
+    let arguments = ["dealer", &address, &key];
+    let (said, _socket) = tokio::join!(python::run("zmq_curve.py", &arguments), answer);
     print!("{said}");
 }
