@@ -2,7 +2,7 @@
 
 use crate::ledger::msgpack::MsgpackError;
 use crate::zmtp::{CurveKey, curve_key};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -136,8 +136,11 @@ pub fn validators<'t>(transactions: impl IntoIterator<Item = (Place, &'t Value)>
     (nodes, skipped)
 }
 
+/// A node's key, and what is said of it.
+type About<'t> = (&'t str, &'t Map<String, Value>);
+
 /// What a transaction says of a node, and of which; `None` if it is about something else.
-fn about_node(transaction: &Value) -> Result<Option<(&str, &serde_json::Map<String, Value>)>, Problem> {
+fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Problem> {
     let body = transaction.get("txn").ok_or(Problem::NoField("txn"))?;
     let kind = body.get("type").ok_or(Problem::NoField("type"))?;
     if kind != "0" {

@@ -53,6 +53,8 @@ pub struct Pool {
 
 struct Shared {
     ledger: Mutex<Arc<Ledger>>,
+    /// One at a time brings it up to date: who comes second then has less to do, or nothing.
+    refreshing: tokio::sync::Mutex<()>,
     cache: Option<Cache>,
     single_reads: bool,
     progress: Option<Progress>,
@@ -80,8 +82,8 @@ impl Pool {
         single_reads: bool,
         progress: Option<Progress>,
     ) -> Pool {
-        let ledger = Mutex::new(Arc::new(ledger));
-        Pool { requester, shared: Arc::new(Shared { ledger, cache, single_reads, progress }) }
+        let (ledger, refreshing) = (Mutex::new(Arc::new(ledger)), tokio::sync::Mutex::new(()));
+        Pool { requester, shared: Arc::new(Shared { ledger, refreshing, cache, single_reads, progress }) }
     }
 
     /// How far the ledger goes that is known here.
@@ -107,11 +109,12 @@ impl Pool {
     /// Asks all nodes how far the ledger goes, fetches what is missing, keeps it, and goes on with the nodes that it names. Says
     /// how many transactions are new.
     ///
-    /// Cancel safety: nothing has changed then, or all has.
+    /// Cancel safety: nothing has changed then, but the cache may have, which is as good then as before.
     ///
     /// # Errors
     /// When the nodes do not agree, or on something that does not go on from the ledger that is known here.
     pub async fn refresh(&self) -> Result<u64, PoolError> {
+        let _alone = self.shared.refreshing.lock().await;
         let ledger = self.ledger();
         let ours = ledger.head();
         let wanted = tolerated(self.nodes().len()) + 1;
@@ -169,11 +172,7 @@ impl Pool {
         }
         let size = ledger.head().size;
         self.requester.set_nodes(nodes).map_err(|source| PoolError::NoNodes { size, source })?;
-        let mut known = self.shared.lock();
-        // Another may have come further meanwhile.
-        if known.head().size < size {
-            *known = ledger;
-        }
+        *self.shared.lock() = ledger;
         Ok(())
     }
 

@@ -10,17 +10,14 @@ pub(super) const HELLO: &[u8] = b"\x05HELLO";
 pub(super) const WELCOME: &[u8] = b"\x07WELCOME";
 pub(super) const INITIATE: &[u8] = b"\x08INITIATE";
 pub(super) const READY: &[u8] = b"\x05READY";
-pub(super) const ERROR: &[u8] = b"\x05ERROR";
+const ERROR: &[u8] = b"\x05ERROR";
 pub(super) const MESSAGE: &[u8] = b"\x07MESSAGE";
 pub(super) const PING: &[u8] = b"\x04PING";
 pub(super) const PONG: &[u8] = b"\x04PONG";
 
 /// What stands behind the name of the command that is due, which is `size` bytes at least.
 pub(super) fn expect(mut body: Bytes, name: &'static [u8], due: &'static str, size: usize) -> Result<Bytes, ZmtpError> {
-    if let Some(reason) = body.strip_prefix(ERROR) {
-        let reason = reason.get(1..).unwrap_or_default().escape_ascii().to_string();
-        return Err(ZmtpError::Refused { reason });
-    }
+    refused(&body)?;
     if !body.starts_with(name) {
         return Err(ZmtpError::Unexpected { due });
     }
@@ -29,6 +26,14 @@ pub(super) fn expect(mut body: Bytes, name: &'static [u8], due: &'static str, si
         return Err(ZmtpError::Malformed { command: due });
     }
     Ok(body)
+}
+
+/// An error, if the peer says that it does not want to talk.
+pub(super) fn refused(command: &[u8]) -> Result<(), ZmtpError> {
+    let Some(reason) = command.strip_prefix(ERROR) else { return Ok(()) };
+    // Behind its length, which is that of all that is left.
+    let reason = reason.get(1..).unwrap_or_default().escape_ascii().to_string();
+    Err(ZmtpError::Refused { reason })
 }
 
 /// The nonce of a command that is counted.

@@ -1,6 +1,6 @@
 //! A session: one end of a connection, as a machine. Bytes go in, bytes and events come out.
 
-use super::command::{ERROR, MESSAGE, PING, PONG, counted, expect, seal, unseal};
+use super::command::{MESSAGE, PING, PONG, counted, expect, refused, seal, unseal};
 use super::error::ZmtpError;
 use super::frame::{self, Frame};
 use super::greeting::{self, GREETING};
@@ -233,17 +233,15 @@ impl Session {
 
     /// Commands within the channel: of these a peer may send pings, and wants them answered.
     fn told(&mut self, command: &[u8]) -> Result<(), ZmtpError> {
-        if let Some(ping) = command.strip_prefix(PING) {
-            // Two bytes say for how long it has patience; 16 at most are to be sent back.
-            let context = ping.get(2..).filter(|context| context.len() <= 16);
-            let context = context.ok_or(ZmtpError::Malformed { command: "PING" })?;
-            return self.send_flagged(COMMAND, &[PONG, context]);
+        let Some(ping) = command.strip_prefix(PING) else { return refused(command) };
+        // Two bytes say for how long it has patience; 16 at most are to be sent back.
+        let context = ping.get(2..).filter(|context| context.len() <= 16);
+        let context = context.ok_or(ZmtpError::Malformed { command: "PING" })?;
+        // Who does not read what we say needs no more of it.
+        if self.output.len() > self.limit {
+            return Ok(());
         }
-        if let Some(reason) = command.strip_prefix(ERROR) {
-            let reason = reason.get(1..).unwrap_or_default().escape_ascii().to_string();
-            return Err(ZmtpError::Refused { reason });
-        }
-        Ok(())
+        self.send_flagged(COMMAND, &[PONG, context])
     }
 
     fn send_flagged(&mut self, flags: u8, pieces: &[&[u8]]) -> Result<(), ZmtpError> {
@@ -283,5 +281,69 @@ impl fmt::Debug for Session {
             .field("sent", &self.sent)
             .field("heard", &self.heard)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one what the other has to say.
+    fn carry(from: &mut Session, to: &mut Session) -> Vec<Event> {
+        let mut bytes = from.output.split();
+        std::iter::from_fn(|| to.handle(&mut bytes).unwrap()).collect()
+    }
+
+    fn opened() -> (Session, Session) {
+        let (keys, fresh) = (KeyPair::random().unwrap(), || Fresh::random().unwrap());
+        let mut client = Session::client(keys.public(), KeyPair::random().unwrap(), Bytes::new(), fresh(), 1000);
+        let mut server = Session::server(keys, fresh(), 1000);
+        for _ in 0..3 {
+            carry(&mut client, &mut server);
+            carry(&mut server, &mut client);
+        }
+        (client, server)
+    }
+
+    #[test]
+    fn pings_are_answered_with_their_context_until_nobody_reads() {
+        let (mut client, mut server) = opened();
+        server.send_flagged(COMMAND, &[PING, &[0, 10], b"context"]).unwrap();
+        assert!(carry(&mut server, &mut client).is_empty());
+        let mut answer = client.output.split();
+        assert!(!answer.is_empty());
+        assert_eq!(server.handle(&mut answer), Ok(None), "a command, not a message");
+        for _ in 0..1000 {
+            server.send_flagged(COMMAND, &[PING, &[0, 10]]).unwrap();
+        }
+        carry(&mut server, &mut client);
+        assert!(client.output.len() < 1100, "{}", client.output.len());
+        server.send_flagged(COMMAND, &[PING, &[0; 19]]).unwrap();
+        let malformed = client.handle(&mut server.output.split());
+        assert_eq!(malformed, Err(ZmtpError::Malformed { command: "PING" }));
+    }
+
+    #[test]
+    fn messages_of_many_parts_are_skipped_whole() {
+        let (mut client, mut server) = opened();
+        for (flags, text) in [(MORE, "a"), (MORE, "b"), (0, "c"), (0, "whole")] {
+            server.send_flagged(flags, &[text.as_bytes()]).unwrap();
+        }
+        assert_eq!(carry(&mut server, &mut client), [Event::Message("whole".into())]);
+    }
+
+    #[test]
+    fn a_peer_that_refuses_says_why() {
+        let (mut client, mut server) = opened();
+        server.send_flagged(COMMAND, &[b"\x05ERROR\x03400"]).unwrap();
+        let refused = client.handle(&mut server.output.split());
+        assert_eq!(refused, Err(ZmtpError::Refused { reason: "400".into() }));
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_sent() {
+        let (mut client, _) = opened();
+        assert_eq!(client.send(&[0; 1001]), Err(ZmtpError::TooLarge { size: 1001, limit: 1000 }));
+        assert!(client.output.is_empty());
     }
 }
