@@ -66,22 +66,19 @@ async fn a_single_read_opens_one_socket() {
 #[tokio::test]
 async fn an_idle_client_has_no_sockets_and_the_sixth_request_is_another_identity() {
     let nodes = indy::Pool::start(4).await.unwrap();
-    let pool = opened(&nodes).await;
-    let known: Vec<_> = (0..4).map(|node| nodes.identities(node).len()).collect();
-    let pool = soon(Pool::open(nodes.genesis()).active_for(ms(3_000)).into_future())
-        .await
-        .map(|other| (pool, other))
-        .unwrap()
-        .1;
-    for number in 1..=5 {
+    // The question about the ledger is the first request of the first window.
+    let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
+    let identities = || (0..4).map(|node| nodes.identities(node).len()).collect::<Vec<_>>();
+    for number in 1..=4 {
         soon(pool.submit(&write(number))).await.unwrap();
     }
-    let seen = |node: usize| nodes.identities(node).len() - known[node];
-    // The question about the ledger was the window's first request.
-    let windows: Vec<_> = (0..4).map(seen).collect();
-    assert_eq!(windows, [2, 2, 2, 2], "one request on top of five");
+    soon(nodes.until(|nodes| requests(nodes) == [4; 4])).await;
+    assert_eq!(identities(), [1; 4]);
+    soon(pool.submit(&write(5))).await.unwrap();
+    soon(nodes.until(|nodes| requests(nodes) == [5; 4])).await;
+    assert_eq!(identities(), [2; 4], "all within five seconds");
     soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
-    drop(pool);
+    assert!(pool.snapshot().windows.is_empty(), "it is open, and holds nothing");
 }
 
 #[tokio::test]

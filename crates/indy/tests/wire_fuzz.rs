@@ -60,24 +60,29 @@ fn messages_arrive_as_they_were_however_the_bytes_arrive() {
     }
 }
 
+/// Flags of frames, and what fills HELLO up, mean nothing; all else in the commands of a handshake is proved.
 #[test]
-fn a_changed_bit_anywhere_is_an_error_or_of_no_account() {
+fn with_a_bit_changed_in_the_handshake_there_is_no_channel() {
     for (_case, mut random) in cases(400) {
         let (mut client, mut server) = pair();
-        let broken_at = random.below(5);
+        let broken = 2 + random.below(4);
         let mut open = 0;
         for turn in 0..6 {
             let (from, to) = if turn % 2 == 0 { (&mut client, &mut server) } else { (&mut server, &mut client) };
-            if turn == broken_at && !from.output().is_empty() {
-                let at = random.below(from.output().len());
+            if turn == broken {
+                let at = 1 + random.below(from.output().len() - 1);
+                let at = if turn == 2 && (10..82).contains(&at) { 9 } else { at };
                 from.output()[at] ^= 1 << random.below(8);
             }
             match carry_any(from, to) {
                 Ok(events) => open += events.len(),
                 Err(_) => break,
             }
+            if turn >= broken && to.output().is_empty() {
+                break;
+            }
         }
-        assert!(open <= 2, "no message can come of it");
+        assert!(open < 2, "both believe it after a change in turn {broken}");
     }
 }
 
