@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS and Python with apt-get, and
-# Pulsar's Python client with pip, in a virtual environment below target/.
+# the Python clients of Pulsar, Indy and ZeroMQ with pip, in a virtual environment below target/.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -13,16 +13,21 @@ has_setpriv() { command -v setpriv >/dev/null; }
 has_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 venv=$(cd "$(dirname "$0")/.." && pwd)/target/live-venv
-client=pulsar-client==3.13.0
-has_client() {
-    "$venv/bin/python" -c 'import sys, pulsar; sys.exit(f"pulsar-client=={pulsar.__version__}" != sys.argv[1])' "$client" 2>/dev/null
+clients=(pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0)
+has_clients() {
+    "$venv/bin/python" - "${clients[@]}" 2>/dev/null <<'END'
+import sys
+from importlib.metadata import version
+
+sys.exit(any(version(client.split("==")[0]) != client.split("==")[1] for client in sys.argv[1:]))
+END
 }
-install_client() {
-    has_client && return
-    say "installing $client"
+install_clients() {
+    has_clients && return
+    say "installing ${clients[*]}"
     python3 -m venv --clear "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$client" </dev/null
-    has_client || { say "pip succeeded, and yet $client cannot be imported"; exit 1; }
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "${clients[@]}" </dev/null
+    has_clients || { say "pip succeeded, and yet not all of ${clients[*]} are there"; exit 1; }
 }
 
 missing=()
@@ -32,7 +37,7 @@ has_knot || missing+=(knot)
 has_setpriv || missing+=(util-linux)
 has_venv || missing+=(python3 python3-venv)
 if [ ${#missing[@]} -eq 0 ]; then
-    install_client
+    install_clients
     exit 0
 fi
 
@@ -84,4 +89,4 @@ for check in has_redis has_postgres has_knot has_setpriv has_venv; do
     "$check" || { say "apt-get succeeded, and yet ${check#has_} is not there"; exit 1; }
 done
 
-install_client
+install_clients

@@ -2,5 +2,8 @@
 
 pub mod backends;
 pub mod dns;
+pub mod indy;
+mod listening;
 pub mod nodes;
 pub mod pulsar;
+mod shared;

@@ -58,13 +58,12 @@ pub use answer::{Answer, On};
 pub use seen::{Connection, Consumer, Producer};
 pub use topic::{Entry, Position};
 
+use crate::listening::{Listening, Port};
 use carom_pulsar::wire::CommandType;
-use sockets::{Ears, Port};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use topic::full_name;
@@ -84,13 +83,6 @@ pub struct Cluster {
     _tasks: JoinSet<()>,
 }
 
-#[derive(Debug)]
-struct Listening {
-    port: Port,
-    ears: watch::Sender<Option<Arc<Ears>>>,
-    closed: Mutex<Option<oneshot::Receiver<()>>>,
-}
-
 impl Cluster {
     /// Starts so many brokers. They listen when this returns.
     pub async fn start(brokers: usize) -> io::Result<Cluster> {
@@ -107,14 +99,13 @@ impl Cluster {
         let ports = (0..brokers).map(|_| Port::reserve()).collect::<io::Result<Vec<_>>>()?;
         let (root, acceptor) = tls.unzip();
         let world = World::new(ports.iter().map(Port::address), acceptor.is_some());
-        let shared = Arc::new(Shared { world: Mutex::new(world), changes: watch::Sender::new(()) });
+        let shared = Arc::new(Shared::new(world));
         let mut tasks = JoinSet::new();
         let mut listening = Vec::new();
         for (number, port) in ports.into_iter().enumerate() {
-            let (opened, closed) = port.open()?;
-            let (ears, changes) = watch::channel(Some(opened));
+            let (ears, changes) = Listening::start(port)?;
             tasks.spawn(sockets::serve(number, Arc::clone(&shared), acceptor.clone(), changes));
-            listening.push(Listening { port, ears, closed: Mutex::new(Some(closed)) });
+            listening.push(ears);
         }
         Ok(Cluster { shared, brokers: listening, root, _tasks: tasks })
     }
@@ -126,7 +117,7 @@ impl Cluster {
 
     /// Where a broker listens; the same after every restart.
     pub fn address(&self, broker: usize) -> SocketAddr {
-        self.brokers[broker].port.address()
+        self.brokers[broker].address()
     }
 
     /// `pulsar://`, or `pulsar+ssl://` with TLS, and the address.
@@ -185,12 +176,7 @@ impl Cluster {
 
     /// Listens again, after [`stop`](Self::stop) or [`refuse`](Self::refuse).
     pub fn restart(&self, broker: usize) -> io::Result<()> {
-        let Listening { port, ears, closed } = &self.brokers[broker];
-        if ears.borrow().is_none() {
-            let (opened, until) = port.open()?;
-            ears.send_replace(Some(opened));
-            *closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-        }
+        self.brokers[broker].restart()?;
         self.change(|world| world.brokers[broker].up = true);
         Ok(())
     }
@@ -199,12 +185,7 @@ impl Cluster {
     ///
     /// Cancel safety: it comes to refuse all the same.
     pub async fn refuse(&self, broker: usize) {
-        let Listening { ears, closed, .. } = &self.brokers[broker];
-        ears.send_replace(None);
-        let closed = closed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(closed) = closed {
-            let _ = closed.await;
-        }
+        self.brokers[broker].refuse().await;
     }
 
     /// Closes all connections that a broker has accepted. It goes on listening.
@@ -281,21 +262,4 @@ impl Cluster {
     }
 }
 
-#[derive(Debug)]
-struct Shared {
-    world: Mutex<World>,
-    changes: watch::Sender<()>,
-}
-
-impl Shared {
-    /// A test that panicked with the lock says nothing about the world.
-    fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
-        let result = change(&mut self.lock());
-        self.changes.send_replace(());
-        result
-    }
-}
+type Shared = crate::shared::Shared<World>;

@@ -3,20 +3,16 @@
 use super::Shared;
 use super::frames;
 use super::world::{Out, World};
+use crate::listening::{self, Ears};
 use carom_pulsar::wire::FRAME_ALLOWANCE;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::BTreeMap;
-use std::future::pending;
-use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::select;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -25,87 +21,21 @@ const ENOUGH: usize = 64 * 1024;
 /// How long a connection that is over may take to write what it has.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// An address of our own, whether the broker listens or not.
-#[derive(Debug)]
-pub(super) struct Port {
-    address: SocketAddr,
-    /// Bound and deaf: it keeps the port from everybody else.
-    _reserved: Socket,
-}
-
-impl Port {
-    pub(super) fn reserve() -> io::Result<Port> {
-        let reserved = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        let address = reserved.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?;
-        Ok(Port { address, _reserved: reserved })
-    }
-
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Listens, until all have let go of the ears; the other end learns when that is so.
-    pub(super) fn open(&self) -> io::Result<(Arc<Ears>, oneshot::Receiver<()>)> {
-        let socket = bind(self.address)?;
-        socket.listen(1024)?;
-        let (open, closed) = oneshot::channel();
-        Ok((Arc::new(Ears { listener: TcpListener::from_std(socket.into())?, _open: open }), closed))
-    }
-}
-
-/// The listener goes first, then who waits for that is told.
-#[derive(Debug)]
-pub(super) struct Ears {
-    listener: TcpListener,
-    _open: oneshot::Sender<()>,
-}
-
-/// With `SO_REUSEADDR`: beside the socket that reserves the port, and whatever lingers of earlier connections.
-fn bind(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Accepts while it is told to; ends when nobody can tell it any more.
+/// Serves whoever comes to a broker; ends when it can listen no more.
 pub(super) async fn serve(
     broker: usize,
     shared: Arc<Shared>,
     tls: Option<TlsAcceptor>,
-    mut listeners: watch::Receiver<Option<Arc<Ears>>>,
+    listeners: watch::Receiver<Option<Arc<Ears>>>,
 ) {
-    let mut tasks = JoinSet::new();
-    loop {
-        let ears = listeners.borrow_and_update().clone();
-        select! {
-            changed = listeners.changed() => if changed.is_err() {
-                break;
-            },
-            accepted = accept(ears.as_deref()) => match accepted {
-                Ok((stream, peer)) => {
-                    // Under the lock of the world: who is counted is there, and who is there is counted.
-                    let (outbox, ready) = mpsc::unbounded_channel();
-                    let (open, closed) = oneshot::channel();
-                    let connection = shared.change(|world| world.open(broker, peer, outbox, open));
-                    let session = Session { connection, shared: Arc::clone(&shared), ready, closed };
-                    tasks.spawn(session.welcome(stream, tls.clone()));
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) => panic!("accepting failed: {error}"),
-            },
-            Some(_) = tasks.join_next() => {}
-        }
-    }
-    tasks.shutdown().await;
-}
-
-async fn accept(ears: Option<&Ears>) -> io::Result<(TcpStream, SocketAddr)> {
-    match ears {
-        Some(ears) => ears.listener.accept().await,
-        None => pending().await,
-    }
+    listening::serve(listeners, |stream, peer| {
+        // Under the lock of the world: who is counted is there, and who is there is counted.
+        let (outbox, ready) = mpsc::unbounded_channel();
+        let (open, closed) = oneshot::channel();
+        let connection = shared.change(|world| world.open(broker, peer, outbox, open));
+        Session { connection, shared: Arc::clone(&shared), ready, closed }.welcome(stream, tls.clone())
+    })
+    .await;
 }
 
 struct Session {

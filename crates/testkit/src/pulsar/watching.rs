@@ -74,7 +74,7 @@ impl Cluster {
     ///
     /// Cancel safety: nothing is lost.
     pub async fn until(&self, condition: impl Fn(&Cluster) -> bool) {
-        let mut changes = self.shared.changes.subscribe();
+        let mut changes = self.shared.changes();
         while !condition(self) {
             changes.changed().await.expect("the sender lives as long as this cluster");
         }

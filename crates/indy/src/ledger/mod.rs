@@ -1,0 +1,95 @@
+//! A ledger: transactions in their order, with the tree over them.
+
+mod cache;
+pub mod merkle;
+pub mod msgpack;
+
+pub use cache::{Cache, CacheError};
+
+use merkle::{Head, Tree, leaf_hash};
+use msgpack::MsgpackError;
+use serde_json::Value;
+
+/// No transaction has more bytes: it comes in one message of 128 KiB at most, and a number can take three times what it does
+/// there.
+const LONGEST_TRANSACTION: usize = 512 * 1024;
+
+/// A transaction, as JSON and as the bytes that are hashed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transaction {
+    value: Value,
+    packed: Vec<u8>,
+}
+
+impl Transaction {
+    /// From JSON.
+    ///
+    /// # Errors
+    /// When it is nested too deep.
+    pub fn new(value: Value) -> Result<Transaction, MsgpackError> {
+        let packed = msgpack::pack(&value)?;
+        Ok(Transaction { value, packed })
+    }
+
+    /// From the bytes.
+    ///
+    /// # Errors
+    /// When they are not what JSON could be packed as.
+    pub fn unpacked(packed: &[u8]) -> Result<Transaction, MsgpackError> {
+        Ok(Transaction { value: msgpack::unpack(packed)?, packed: packed.to_vec() })
+    }
+
+    /// As JSON.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The bytes that are hashed.
+    pub fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+}
+
+/// Transactions in their order. The first has the number 1.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ledger {
+    transactions: Vec<Transaction>,
+    tree: Tree,
+}
+
+impl Ledger {
+    /// Appends a transaction.
+    pub fn append(&mut self, transaction: Transaction) {
+        self.tree.append(leaf_hash(transaction.packed()));
+        self.transactions.push(transaction);
+    }
+
+    /// Its size and root.
+    pub fn head(&self) -> Head {
+        self.tree.head()
+    }
+
+    /// All, in order.
+    pub fn transactions(&self) -> &[Transaction] {
+        &self.transactions
+    }
+
+    /// The tree over it.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The size and root that it had when it was so long; `None` if it never was.
+    pub fn head_at(&self, size: usize) -> Option<Head> {
+        let first = self.transactions.get(..size)?;
+        Some(first.iter().map(|transaction| leaf_hash(transaction.packed())).collect::<Tree>().head())
+    }
+}
+
+impl FromIterator<Transaction> for Ledger {
+    fn from_iter<I: IntoIterator<Item = Transaction>>(transactions: I) -> Ledger {
+        let mut ledger = Ledger::default();
+        transactions.into_iter().for_each(|transaction| ledger.append(transaction));
+        ledger
+    }
+}

@@ -1,0 +1,189 @@
+//! Nodes: who serves a pool, as the transactions of its ledger say.
+
+use crate::ledger::msgpack::MsgpackError;
+use crate::zmtp::{CurveKey, curve_key};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// A node that validates transactions, and answers clients.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Node {
+    /// What it is called; no two nodes of a pool are called the same.
+    pub alias: String,
+    /// Where clients reach it.
+    pub address: SocketAddr,
+    /// Its Ed25519 key.
+    pub verkey: [u8; 32],
+    /// The key of its sockets, which follows from the other.
+    pub curve_key: CurveKey,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} at {} ({})", self.alias, self.address, bs58::encode(self.verkey).into_string())
+    }
+}
+
+/// Where something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this line of the genesis, counted from 1.
+    Line(usize),
+    /// In this transaction of the ledger.
+    Transaction(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(number) => write!(formatter, "line {number}"),
+            Place::Transaction(number) => write!(formatter, "transaction {number}"),
+        }
+    }
+}
+
+/// An entry that is of no use, and was left out.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Where it stands: for a node, the last entry about it.
+    pub place: Place,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.place, self.problem)
+    }
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// Not JSON at all.
+    #[error("not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// JSON, but nothing that could be hashed.
+    #[error("not a transaction: {0}")]
+    NotTransaction(MsgpackError),
+    /// A transaction of the time before protocol version 2, or none at all.
+    #[error("not a transaction of protocol version 2: it has no {0:?}")]
+    NoField(&'static str),
+    /// A node without a name.
+    #[error("the node has no alias")]
+    NoAlias,
+    /// Two nodes with one name.
+    #[error("another node is called {0:?} too")]
+    Twice(String),
+    /// A key that is not 32 bytes in base58.
+    #[error("the verkey {0:?} is not 32 bytes in base58")]
+    Verkey(String),
+    /// A key that is no key.
+    #[error("the verkey {0:?} is not a point of the curve that can serve as a key")]
+    NotPoint(String),
+    /// An address that is none.
+    #[error("the client_ip of {alias} is not an IP address: {found}")]
+    Ip {
+        /// The node.
+        alias: String,
+        /// What is there.
+        found: String,
+    },
+    /// A port that is none.
+    #[error("the client_port of {alias} is not a number from 1 to 65535: {found}")]
+    Port {
+        /// The node.
+        alias: String,
+        /// What is there.
+        found: String,
+    },
+}
+
+/// The validators after all these transactions, in the order in which they first appeared, and what had to be left out.
+///
+/// Later transactions with the same `dest` change what they name. Who has not the service `VALIDATOR` in the end is no validator, which
+/// is nothing to be warned of.
+pub fn validators<'t>(transactions: impl IntoIterator<Item = (Place, &'t Value)>) -> (Vec<Node>, Vec<Skipped>) {
+    let mut entries: Vec<Entry<'t>> = Vec::new();
+    let mut by_dest = BTreeMap::new();
+    let mut skipped = Vec::new();
+    for (place, transaction) in transactions {
+        match about_node(transaction) {
+            Ok(None) => {}
+            Ok(Some((dest, told))) => {
+                let number = *by_dest.entry(dest).or_insert_with(|| {
+                    entries.push(Entry { place, dest, told: BTreeMap::new() });
+                    entries.len() - 1
+                });
+                entries[number].place = place;
+                entries[number].told.extend(told.iter().map(|(name, value)| (name.as_str(), value)));
+            }
+            Err(problem) => skipped.push(Skipped { place, problem }),
+        }
+    }
+    let mut nodes: Vec<Node> = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.validates()) {
+        match entry.node() {
+            Ok(node) if nodes.iter().any(|other| other.alias == node.alias) => {
+                skipped.push(Skipped { place: entry.place, problem: Problem::Twice(node.alias) });
+            }
+            Ok(node) => nodes.push(node),
+            Err(problem) => skipped.push(Skipped { place: entry.place, problem }),
+        }
+    }
+    (nodes, skipped)
+}
+
+/// A node's key, and what is said of it.
+type About<'t> = (&'t str, &'t Map<String, Value>);
+
+/// What a transaction says of a node, and of which; `None` if it is about something else.
+fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Problem> {
+    let body = transaction.get("txn").ok_or(Problem::NoField("txn"))?;
+    let kind = body.get("type").ok_or(Problem::NoField("type"))?;
+    if kind != "0" {
+        return Ok(None);
+    }
+    let outer = body.get("data").ok_or(Problem::NoField("data"))?;
+    let dest = outer.get("dest").and_then(Value::as_str).ok_or(Problem::NoField("dest"))?;
+    let told = outer.get("data").and_then(Value::as_object).ok_or(Problem::NoField("data"))?;
+    Ok(Some((dest, told)))
+}
+
+/// All that was said of one node, the latest of each.
+struct Entry<'t> {
+    place: Place,
+    dest: &'t str,
+    told: BTreeMap<&'t str, &'t Value>,
+}
+
+impl Entry<'_> {
+    fn validates(&self) -> bool {
+        let services = self.told.get("services").and_then(|services| services.as_array());
+        services.is_some_and(|services| services.iter().any(|service| service == "VALIDATOR"))
+    }
+
+    fn node(&self) -> Result<Node, Problem> {
+        let alias = self.told.get("alias").and_then(|alias| alias.as_str()).filter(|alias| !alias.is_empty());
+        let alias = alias.ok_or(Problem::NoAlias)?.to_owned();
+        let verkey = bs58::decode(self.dest).into_vec().ok().and_then(|bytes| bytes.try_into().ok());
+        let verkey: [u8; 32] = verkey.ok_or_else(|| Problem::Verkey(self.dest.to_owned()))?;
+        let curve_key = curve_key(&verkey).ok_or_else(|| Problem::NotPoint(self.dest.to_owned()))?;
+        let ip = self.told.get("client_ip").and_then(|ip| ip.as_str()?.parse::<IpAddr>().ok());
+        let ip = ip.ok_or_else(|| Problem::Ip { alias: alias.clone(), found: self.shown("client_ip") })?;
+        let port = self.told.get("client_port").and_then(|port| match port {
+            Value::Number(number) => number.as_u64()?.try_into().ok(),
+            Value::String(text) => text.parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        });
+        let port = port.filter(|port: &u16| *port != 0);
+        let port = port.ok_or_else(|| Problem::Port { alias: alias.clone(), found: self.shown("client_port") })?;
+        Ok(Node { alias, address: SocketAddr::new(ip, port), verkey, curve_key })
+    }
+
+    fn shown(&self, field: &str) -> String {
+        self.told.get(field).map_or_else(|| "nothing".to_owned(), |value| value.to_string())
+    }
+}

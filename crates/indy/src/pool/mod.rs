@@ -1,0 +1,285 @@
+//! A pool: nodes that keep ledgers together, and the client that asks them.
+
+mod error;
+mod kind;
+mod opening;
+
+pub use error::{PoolError, SubmitError};
+pub use opening::Opening;
+
+use crate::catch_up::{CatchUp, Standing, agreement_key, judge, tolerated};
+use crate::ledger::merkle::Head;
+use crate::ledger::{Cache, Ledger, Transaction};
+use crate::message::{LONGEST_MESSAGE, Message, catch_up_request, status_request};
+use crate::node::{Node, Place, validators};
+use crate::transport::{Request, Tag, Wire};
+use carom::window::{Account, Requester, Snapshot, Told};
+use kind::Kind;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Is told how many transactions of how many there are.
+type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// A pool of nodes. It holds no socket that no request needs.
+///
+/// ```no_run
+/// use carom_indy::{Pool, Reply};
+/// use serde_json::json;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let genesis = std::fs::read_to_string("pool_transactions_genesis")?;
+/// let pool = Pool::open(genesis).cache("/var/lib/orders/ledgers").await?;
+/// println!("{}, {} nodes", pool.head(), pool.nodes().len());
+///
+/// let request = json!({
+///     "identifier": "LibindyDid111111111111", "operation": {"type": "3", "ledgerId": 1, "data": 9},
+///     "protocolVersion": 2, "reqId": 1,
+/// });
+/// if let Reply::Agreed(result) = pool.submit(&request).await? {
+///     println!("{}", result["data"]);
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// Cheap to clone; all clones are the same pool. Dropping the last one closes it.
+#[derive(Clone)]
+pub struct Pool {
+    requester: Requester<Wire>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    ledger: Mutex<Arc<Ledger>>,
+    /// One at a time brings it up to date: who comes second then has less to do, or nothing.
+    refreshing: tokio::sync::Mutex<()>,
+    cache: Option<Cache>,
+    single_reads: bool,
+    progress: Option<Progress>,
+}
+
+/// What a pool says to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](Opening::single_reads).
+    Agreed(Value),
+    /// What each node says, by its alias: its result, or why there is none.
+    Each(BTreeMap<String, Result<Value, String>>),
+}
+
+impl Pool {
+    /// Opens the pool with this genesis: finds out how far its ledger goes, and fetches what is missing.
+    pub fn open(genesis: impl Into<String>) -> Opening {
+        Opening::new(genesis.into())
+    }
+
+    fn new(
+        requester: Requester<Wire>,
+        ledger: Ledger,
+        cache: Option<Cache>,
+        single_reads: bool,
+        progress: Option<Progress>,
+    ) -> Pool {
+        let (ledger, refreshing) = (Mutex::new(Arc::new(ledger)), tokio::sync::Mutex::new(()));
+        Pool { requester, shared: Arc::new(Shared { ledger, refreshing, cache, single_reads, progress }) }
+    }
+
+    /// How far the ledger goes that is known here.
+    pub fn head(&self) -> Head {
+        self.ledger().head()
+    }
+
+    /// The ledger that is known here.
+    pub fn ledger(&self) -> Arc<Ledger> {
+        Arc::clone(&self.shared.lock())
+    }
+
+    /// The validators.
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        self.requester.snapshot().nodes
+    }
+
+    /// What goes on with windows, for people.
+    pub fn snapshot(&self) -> Snapshot<Node> {
+        self.requester.snapshot()
+    }
+
+    /// Asks all nodes how far the ledger goes, fetches what is missing, keeps it, and goes on with the nodes that it names. Says
+    /// how many transactions are new.
+    ///
+    /// Cancel safety: nothing has changed then, but the cache may have, which is as good then as before.
+    ///
+    /// # Errors
+    /// When the nodes do not agree, or on something that does not go on from the ledger that is known here.
+    pub async fn refresh(&self) -> Result<u64, PoolError> {
+        let _alone = self.shared.refreshing.lock().await;
+        let ledger = self.ledger();
+        let ours = ledger.head();
+        let wanted = tolerated(self.nodes().len()) + 1;
+        let request = Request { tag: Tag::Status, text: status_request(&ours) };
+        let agreed = self.requester.quorum(request, wanted, agreement_key).await.map_err(PoolError::NoAgreement)?;
+        // Those that agree are as many as wanted, and all have what was compared.
+        let Some(agreed) = agreed.first().and_then(|answered| agreement_key(&answered.answer)) else { return Ok(0) };
+        let target = match judge(&ours, &agreed)? {
+            Standing::Same => return Ok(0),
+            Standing::Behind(target) => target,
+        };
+        let ledger = self.fetch((*ledger).clone(), target).await?;
+        let new = target.size - ours.size;
+        self.adopt(ledger).await?;
+        Ok(new)
+    }
+
+    async fn fetch(&self, ledger: Ledger, target: Head) -> Result<Ledger, PoolError> {
+        let mut catch_up = Arc::new(CatchUp::new(ledger, target));
+        while let Some(wanted) = catch_up.next() {
+            if let Some(progress) = &self.shared.progress {
+                progress(wanted.start - 1, wanted.till);
+            }
+            let text = catch_up_request(wanted.start, wanted.end, wanted.till);
+            let judging = Arc::clone(&catch_up);
+            let accepts =
+                move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
+            let answered = self.requester.any(Request { tag: Tag::CatchUp(wanted.start), text }, accepts).await;
+            let answered = answered.map_err(|source| PoolError::NoTransactions {
+                start: wanted.start,
+                end: wanted.end,
+                source,
+            })?;
+            if let Message::Transactions(transactions) = answered.answer {
+                Arc::make_mut(&mut catch_up).accept(&transactions)?;
+            }
+        }
+        if let Some(progress) = &self.shared.progress {
+            progress(target.size, target.size);
+        }
+        Ok(Arc::unwrap_or_clone(catch_up).into_ledger())
+    }
+
+    /// On disk first: what is used is kept.
+    async fn adopt(&self, ledger: Ledger) -> Result<(), PoolError> {
+        let nodes = nodes_of(&ledger);
+        let ledger = Arc::new(ledger);
+        if let Some(cache) = self.shared.cache.clone() {
+            let kept = Arc::clone(&ledger);
+            let written = tokio::task::spawn_blocking(move || cache.write(&kept)).await;
+            if let Ok(Err(error)) = written {
+                let source = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::warn!(%error, source, "the ledger could not be kept");
+            }
+        }
+        let size = ledger.head().size;
+        self.requester.set_nodes(nodes).map_err(|source| PoolError::NoNodes { size, source })?;
+        *self.shared.lock() = ledger;
+        Ok(())
+    }
+
+    fn begin_again(&self, ledger: Ledger, nodes: Vec<Node>) -> Result<(), PoolError> {
+        let size = ledger.head().size;
+        self.requester.set_nodes(nodes).map_err(|source| PoolError::NoNodes { size, source })?;
+        *self.shared.lock() = Arc::new(ledger);
+        Ok(())
+    }
+
+    /// Sends a request, signed if it has to be, and waits for the answer.
+    ///
+    /// Of reads, two nodes more than may lie are asked, and one more has to give the same answer; of writes, all are asked;
+    /// GET_VALIDATOR_INFO and POOL_RESTART are for each node to answer. Which it is, the type of its operation says.
+    ///
+    /// Cancel safety: the request is forgotten, but nodes that have it may carry it out.
+    ///
+    /// # Errors
+    /// When there is no such answer.
+    pub async fn submit(&self, request: &Value) -> Result<Reply, SubmitError> {
+        let malformed = |reason: &str| SubmitError::Malformed(reason.to_owned());
+        let req_id = request.get("reqId").and_then(Value::as_u64).ok_or_else(|| malformed("reqId is no number"))?;
+        let kind = request.get("operation").and_then(Kind::of);
+        let kind = kind.ok_or_else(|| malformed("operation has no type"))?;
+        let text = request.to_string();
+        if text.len() > LONGEST_MESSAGE {
+            return Err(malformed(&format!("{} bytes, and {LONGEST_MESSAGE} is the limit", text.len())));
+        }
+        let request = Request { tag: Tag::Request(req_id), text };
+        let lying = tolerated(self.nodes().len());
+        match kind {
+            Kind::Read if self.shared.single_reads => {
+                let answered = self.requester.any(request, |answer| matches!(answer, Message::Reply { .. })).await?;
+                Ok(Reply::Agreed(result(answered.answer)))
+            }
+            Kind::Read => {
+                let asking = self.requester.quorum(request, lying + 1, compared).at_once(lying + 2);
+                Ok(agreed(asking.await?))
+            }
+            Kind::Write => Ok(agreed(self.requester.quorum(request, lying + 1, compared).await?)),
+            Kind::Each => Ok(Reply::Each(self.requester.all(request).await?.into_iter().map(each).collect())),
+        }
+    }
+
+    /// Closes the pool: requests under way fail, so does every later one, and all sockets close. Does not wait.
+    pub fn close(&self) {
+        self.requester.close();
+    }
+}
+
+fn nodes_of(ledger: &Ledger) -> Vec<Node> {
+    let values = ledger.transactions().iter().map(Transaction::value);
+    let (nodes, skipped) = validators((1..).map(Place::Transaction).zip(values));
+    for skipped in skipped {
+        tracing::warn!("the ledger has an entry that is of no use, {skipped}");
+    }
+    nodes
+}
+
+/// What answers are compared by: all but the proofs and signatures that every node makes for itself.
+fn compared(answer: &Message) -> Option<Value> {
+    match answer {
+        Message::Reply { result, .. } => {
+            let mut result = result.clone();
+            result.as_object_mut().map(|result| result.remove("state_proof"));
+            Some(result)
+        }
+        Message::Refusal { reason, .. } => Some(Value::String(reason.clone())),
+        Message::Ack { .. } | Message::Status(_) | Message::Proof(_) | Message::Transactions(_) | Message::Other => {
+            None
+        }
+    }
+}
+
+fn agreed(answers: Vec<carom::window::Answered<Message>>) -> Reply {
+    Reply::Agreed(answers.into_iter().next().map_or(Value::Null, |answered| result(answered.answer)))
+}
+
+fn result(answer: Message) -> Value {
+    match answer {
+        Message::Reply { result, .. } => result,
+        Message::Ack { .. }
+        | Message::Refusal { .. }
+        | Message::Status(_)
+        | Message::Proof(_)
+        | Message::Transactions(_)
+        | Message::Other => Value::Null,
+    }
+}
+
+fn each(account: Account<Message>) -> (String, Result<Value, String>) {
+    let told = match account.told {
+        Told::Reply(Message::Reply { result, .. }) => Ok(result),
+        Told::Nack(Message::Refusal { reason, .. }) => Err(format!("refused: {reason}")),
+        told => Err(told.to_string()),
+    };
+    (account.node.to_string(), told)
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Arc<Ledger>> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Pool").field("head", &self.head()).field("requester", &self.requester).finish()
+    }
+}

@@ -1,0 +1,148 @@
+//! Opening a pool: what is known of it, and every option.
+
+use super::error::PoolError;
+use super::{Pool, Progress};
+use crate::genesis::Genesis;
+use crate::ledger::{Cache, Ledger};
+use crate::node::Node;
+use crate::transport::Wire;
+use carom::window::{Builder, Requester};
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens a [`Pool`] when it is awaited; made by [`Pool::open`].
+#[must_use = "a pool is opened by awaiting this"]
+pub struct Opening {
+    genesis: String,
+    cache: Option<PathBuf>,
+    single_reads: bool,
+    progress: Option<Progress>,
+    windows: Builder<Wire>,
+}
+
+impl Opening {
+    pub(super) fn new(genesis: String) -> Opening {
+        let windows = Requester::builder(Wire).name("indy");
+        Opening { genesis, cache: None, single_reads: false, progress: None, windows }
+    }
+
+    /// Keeps the ledger in this folder, which is made if it is not there, and begins with what it finds there. One folder can
+    /// serve many pools and processes. Default: nothing is kept, and all beyond the genesis is asked for again.
+    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Opening {
+        self.cache = Some(folder.into());
+        self
+    }
+
+    /// Whether the answer of one node is enough for a read; it may lie then. Default: no, one more must say the same than may
+    /// lie.
+    pub fn single_reads(mut self, single: bool) -> Opening {
+        self.single_reads = single;
+        self
+    }
+
+    /// Is told how many transactions of how many there are, at every step of catching up.
+    pub fn progress(mut self, progress: impl Fn(u64, u64) + Send + Sync + 'static) -> Opening {
+        self.progress = Some(Arc::new(progress));
+        self
+    }
+
+    /// How long a window takes new requests; see [`Builder::active_for`]. Default 5 s.
+    pub fn active_for(self, active_for: Duration) -> Opening {
+        self.windows(|windows| windows.active_for(active_for))
+    }
+
+    /// How many requests are started on a window; see [`Builder::request_limit`]. Default 5.
+    pub fn request_limit(self, request_limit: usize) -> Opening {
+        self.windows(|windows| windows.request_limit(request_limit))
+    }
+
+    /// How long a node may take to say anything; see [`Builder::ack_timeout`]. Default 10 s.
+    pub fn ack_timeout(self, ack_timeout: Duration) -> Opening {
+        self.windows(|windows| windows.ack_timeout(ack_timeout))
+    }
+
+    /// How long a node that has acknowledged a request may take to answer; see [`Builder::reply_timeout`]. Default 100 s.
+    pub fn reply_timeout(self, reply_timeout: Duration) -> Opening {
+        self.windows(|windows| windows.reply_timeout(reply_timeout))
+    }
+
+    /// How many nodes are asked at once for a [single read](Self::single_reads); see [`Builder::read_nodes`]. Default 1.
+    pub fn read_nodes(self, read_nodes: usize) -> Opening {
+        self.windows(|windows| windows.read_nodes(read_nodes))
+    }
+
+    /// The aliases of nodes to ask first; see [`Builder::preferred`]. Default: none.
+    pub fn preferred(self, preferred: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Opening {
+        self.windows(|windows| windows.preferred(preferred))
+    }
+
+    /// How many windows there may be at a time; see [`Builder::max_windows`]. Default: no limit.
+    pub fn max_windows(self, max_windows: impl Into<Option<usize>>) -> Opening {
+        self.windows(|windows| windows.max_windows(max_windows))
+    }
+
+    fn windows(mut self, change: impl FnOnce(Builder<Wire>) -> Builder<Wire>) -> Opening {
+        self.windows = change(self.windows);
+        self
+    }
+
+    async fn opened(self) -> Result<Pool, PoolError> {
+        let genesis = Genesis::parse(&self.genesis)?;
+        let beginning = genesis.ledger();
+        // Without its beginning nobody can tell whose ledger a cache holds.
+        let cache = self.cache.filter(|_| beginning.head().size > 0);
+        let cache = cache.map(|folder| Cache::new(folder, beginning.head()));
+        let cached = match &cache {
+            Some(cache) => read(cache.clone()).await,
+            None => None,
+        };
+        let nodes: Vec<Node> = genesis.nodes().to_vec();
+        let known = cached.as_ref().map(super::nodes_of).filter(|nodes| !nodes.is_empty());
+        let from_cache = known.is_some();
+        let ledger = cached.filter(|_| from_cache).unwrap_or_else(|| beginning.clone());
+        let windows = self.windows.nodes(known.unwrap_or_else(|| nodes.clone())).build()?;
+        let pool = Pool::new(windows, ledger, cache, self.single_reads, self.progress);
+        match pool.refresh().await {
+            Ok(_) => Ok(pool),
+            Err(PoolError::Conflict(error)) if from_cache => {
+                tracing::warn!(%error, "the cached ledger is not that of the pool; beginning with the genesis again");
+                pool.begin_again(beginning, nodes)?;
+                pool.refresh().await?;
+                Ok(pool)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Nothing, with a warning, if the cache cannot be used.
+async fn read(cache: Cache) -> Option<Ledger> {
+    let read = tokio::task::spawn_blocking(move || cache.read());
+    match read.await.ok()? {
+        Ok(ledger) => ledger,
+        Err(error) => {
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::warn!(%error, source, "the cached ledger cannot be used");
+            None
+        }
+    }
+}
+
+impl IntoFuture for Opening {
+    type Output = Result<Pool, PoolError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.opened())
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Opening").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}

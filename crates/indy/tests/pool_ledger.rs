@@ -1,0 +1,150 @@
+//! Opening a pool: what is asked of whom, what is believed, and what is kept.
+
+mod support;
+
+use carom_indy::ledger::{Cache, Ledger, Transaction};
+use carom_indy::{Genesis, Pool, PoolError};
+use serde_json::json;
+use std::fs;
+use std::sync::{Arc, Mutex};
+use support::{Folder, ms, soon};
+use testkit::indy::{self, Conduct};
+
+/// What was asked of all nodes, by its kind.
+fn asked(nodes: &indy::Pool, op: &str) -> usize {
+    (0..4).flat_map(|node| nodes.heard(node)).filter(|asked| asked["op"] == op).count()
+}
+
+#[tokio::test]
+async fn what_is_missing_is_fetched_in_steps_and_kept() {
+    let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    nodes.grow(120);
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&steps);
+    let progress = move |at, of| noted.lock().unwrap().push((at, of));
+    let pool = soon(Pool::open(nodes.genesis()).cache(folder.path()).progress(progress).into_future()).await.unwrap();
+    assert_eq!((pool.head().size, pool.nodes().len()), (124, 4));
+    assert_eq!(*steps.lock().unwrap(), [(4, 124), (54, 124), (104, 124), (124, 124)]);
+    assert_eq!((asked(&nodes, "LEDGER_STATUS"), asked(&nodes, "CATCHUP_REQ")), (4, 3));
+
+    // The next one has it already, and asks for what is new alone.
+    let again = soon(Pool::open(nodes.genesis()).cache(folder.path()).into_future()).await.unwrap();
+    assert_eq!((again.head(), asked(&nodes, "CATCHUP_REQ")), (pool.head(), 3));
+    nodes.grow(1);
+    assert_eq!(soon(again.refresh()).await.unwrap(), 1);
+    assert_eq!(soon(again.refresh()).await.unwrap(), 0);
+    let last = nodes.heard(0).into_iter().chain((1..4).flat_map(|node| nodes.heard(node)));
+    let last: Vec<_> = last.filter(|asked| asked["seqNoStart"] == 125).collect();
+    assert_eq!(last.len(), 1);
+    assert_eq!(soon(pool.refresh()).await.unwrap(), 1, "the other learns of it when it asks");
+}
+
+#[tokio::test]
+async fn one_of_four_may_lie_be_mute_or_be_gone() {
+    for conduct in [Conduct::Lying, Conduct::Mute, Conduct::Lacking, Conduct::Says("{}".into()), Conduct::Hangs] {
+        let nodes = indy::Pool::start(4).await.unwrap();
+        nodes.grow(10);
+        nodes.conduct(1, conduct.clone());
+        let opening = Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).preferred(["Node2"]);
+        let pool = soon(opening.into_future()).await.unwrap_or_else(|error| panic!("{conduct:?}: {error}"));
+        assert_eq!(pool.head().size, 14, "{conduct:?}");
+    }
+    let nodes = indy::Pool::start(4).await.unwrap();
+    nodes.stop(1).await;
+    soon(Pool::open(nodes.genesis()).preferred(["Node2"]).into_future()).await.unwrap();
+}
+
+#[tokio::test]
+async fn answers_in_parts_and_answers_given_twice_are_taken() {
+    for conduct in [Conduct::Splitting(7), Conduct::Splitting(1), Conduct::Twice] {
+        let nodes = indy::Pool::start(4).await.unwrap();
+        nodes.grow(30);
+        nodes.conduct_all(conduct.clone());
+        let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
+        assert_eq!(pool.head().size, 34, "{conduct:?}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_do_not_agree_or_say_nothing_are_an_error_that_names_them() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    for node in 0..3 {
+        nodes.conduct(node, Conduct::Mute);
+    }
+    let error = soon(Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).into_future()).await.unwrap_err();
+    let PoolError::NoAgreement(source) = &error else { panic!("{error}") };
+    let text = source.to_string();
+    assert!(text.contains("Node1: silent for 1.5s") && text.contains("Node4: answered"), "{text}");
+    for node in 0..4 {
+        nodes.conduct(node, Conduct::Honest);
+        nodes.append_at(node, json!({"txn": {"type": "1", "of": node}}));
+    }
+    let error = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap_err();
+    assert!(matches!(error, PoolError::NoAgreement(_)), "{error}");
+}
+
+#[tokio::test]
+async fn nodes_that_hide_what_they_agreed_on_are_told_by_range() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    nodes.grow(3);
+    nodes.conduct_all(Conduct::Lacking);
+    let error = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap_err();
+    assert_eq!(error.to_string(), "nobody gave transactions 5 to 7");
+}
+
+#[tokio::test]
+async fn a_cache_that_conflicts_with_the_pool_falls_back_to_the_genesis_once() {
+    let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    let genesis = Genesis::parse(&nodes.genesis()).unwrap();
+    let mut other: Ledger = genesis.ledger();
+    other.append(Transaction::new(json!({"txn": {"type": "1", "never": "written"}})).unwrap());
+    let cache = Cache::new(folder.path(), genesis.ledger().head());
+    cache.write(&other).unwrap();
+    nodes.grow(5);
+    let pool = soon(Pool::open(nodes.genesis()).cache(folder.path()).into_future()).await.unwrap();
+    assert_eq!(pool.head().size, 9);
+    assert_eq!(cache.read().unwrap().unwrap(), *pool.ledger(), "and what is right is kept");
+    assert_eq!(asked(&nodes, "LEDGER_STATUS"), 8);
+}
+
+#[tokio::test]
+async fn a_torn_cache_is_used_as_far_as_it_goes_and_a_foreign_one_not_at_all() {
+    let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    nodes.grow(5);
+    let pool = soon(Pool::open(nodes.genesis()).cache(folder.path()).into_future()).await.unwrap();
+    let path = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+    let again = soon(Pool::open(nodes.genesis()).cache(folder.path()).into_future()).await.unwrap();
+    assert_eq!(again.head(), pool.head());
+    let starts: Vec<_> =
+        (0..4).flat_map(|node| nodes.heard(node)).filter_map(|asked| asked["seqNoStart"].as_u64()).collect();
+    assert!(starts.contains(&9), "the last one alone is asked for: {starts:?}");
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    fs::write(&path, "my diary").unwrap();
+    soon(Pool::open(nodes.genesis()).cache(folder.path()).into_future()).await.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"my diary");
+}
+
+#[tokio::test]
+async fn who_leaves_the_ledger_is_not_asked_any_more() {
+    let nodes = indy::Pool::start(5).await.unwrap();
+    let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
+    nodes.append(&nodes.removal(4));
+    assert_eq!(soon(pool.refresh()).await.unwrap(), 1);
+    let names: Vec<_> = pool.nodes().iter().map(|node| node.alias.clone()).collect();
+    assert_eq!(names, ["Node1", "Node2", "Node3", "Node4"]);
+    let before = nodes.heard(4).len();
+    assert_eq!(soon(pool.refresh()).await.unwrap(), 0);
+    assert_eq!(nodes.heard(4).len(), before);
+}
+
+#[tokio::test]
+async fn a_genesis_with_a_bad_line_is_made_good_by_the_pool() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    nodes.grow(2);
+    let lines = nodes.genesis();
+    let bad = lines.lines().enumerate().map(|(n, line)| if n == 1 { "{not json" } else { line });
+    let pool = soon(Pool::open(bad.collect::<Vec<_>>().join("\n")).into_future()).await.unwrap();
+    assert_eq!((pool.head().size, pool.nodes().len()), (6, 4));
+}

@@ -1,0 +1,214 @@
+//! Requests to a pool, and the sockets that nodes see for them.
+
+mod support;
+
+use carom_indy::message::LONGEST_MESSAGE;
+use carom_indy::{Pool, Reply, SubmitError};
+use serde_json::{Value, json};
+use std::error::Error;
+use support::{information, ms, read, soon, write};
+use testkit::indy::{self, Conduct};
+
+async fn opened(nodes: &indy::Pool) -> Pool {
+    let pool = soon(Pool::open(nodes.genesis()).active_for(ms(500)).into_future()).await.unwrap();
+    soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
+    pool
+}
+
+/// One that does not wait for long.
+async fn impatient(nodes: &indy::Pool) -> Pool {
+    let pool = Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).reply_timeout(ms(4_000));
+    soon(pool.into_future()).await.unwrap()
+}
+
+fn agreed(reply: Reply) -> Value {
+    match reply {
+        Reply::Agreed(result) => result,
+        Reply::Each(_) => panic!("{reply:?}"),
+    }
+}
+
+fn requests(nodes: &indy::Pool) -> Vec<usize> {
+    (0..4).map(|node| nodes.heard(node).iter().filter(|asked| asked.get("reqId").is_some()).count()).collect()
+}
+
+#[tokio::test]
+async fn reads_ask_some_writes_ask_all_and_information_is_for_each() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    let result = agreed(soon(pool.submit(&read(1, 2))).await.unwrap());
+    assert_eq!(result["data"]["txnMetadata"]["seqNo"], 2);
+    assert_eq!(requests(&nodes).iter().sum::<usize>(), 3, "one may lie, so two have to agree, and three are asked");
+    let result = agreed(soon(pool.submit(&write(2))).await.unwrap());
+    assert_eq!((&result["txnMetadata"]["seqNo"], &result["txn"]["data"]["dest"]), (&json!(1), &json!("did2")));
+    soon(nodes.until(|nodes| requests(nodes).iter().sum::<usize>() == 7)).await;
+    let Reply::Each(told) = soon(pool.submit(&information(3))).await.unwrap() else { panic!("each for itself") };
+    assert_eq!(told.len(), 4);
+    assert!(
+        told.iter().all(|(alias, told)| told.as_ref().is_ok_and(|told| told["data"]["alias"] == **alias)),
+        "{told:?}"
+    );
+    let nothing = agreed(soon(pool.submit(&read(4, 99))).await.unwrap());
+    assert_eq!(nothing["data"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_single_read_opens_one_socket() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = soon(Pool::open(nodes.genesis()).single_reads(true).active_for(ms(300)).into_future()).await.unwrap();
+    soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
+    let before: usize = (0..4).map(|node| nodes.accepted(node)).sum();
+    soon(pool.submit(&read(1, 1))).await.unwrap();
+    let after: usize = (0..4).map(|node| nodes.accepted(node)).sum();
+    assert_eq!((after - before, requests(&nodes).iter().sum::<usize>()), (1, 1));
+}
+
+#[tokio::test]
+async fn an_idle_client_has_no_sockets_and_the_sixth_request_is_another_identity() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    // The question about the ledger is the first request of the first window.
+    let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
+    let identities = || (0..4).map(|node| nodes.identities(node).len()).collect::<Vec<_>>();
+    for number in 1..=4 {
+        soon(pool.submit(&write(number))).await.unwrap();
+    }
+    soon(nodes.until(|nodes| requests(nodes) == [4; 4])).await;
+    assert_eq!(identities(), [1; 4]);
+    soon(pool.submit(&write(5))).await.unwrap();
+    soon(nodes.until(|nodes| requests(nodes) == [5; 4])).await;
+    assert_eq!(identities(), [2; 4], "all within five seconds");
+    soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
+    assert!(pool.snapshot().windows.is_empty(), "it is open, and holds nothing");
+}
+
+#[tokio::test]
+async fn opening_pools_in_a_loop_leaves_no_sockets() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    for _ in 0..10 {
+        drop(soon(Pool::open(nodes.genesis()).into_future()).await.unwrap());
+    }
+    soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
+    assert!(
+        (0..4).all(|node| nodes.accepted(node) >= 2 && nodes.history(node).last().is_some_and(|(_, open)| *open == 0))
+    );
+}
+
+#[tokio::test]
+async fn one_liar_is_outvoted() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    nodes.conduct(0, Conduct::Lying);
+    for number in 1..=4 {
+        let result = agreed(soon(pool.submit(&read(number, 1))).await.unwrap());
+        assert_eq!(result["data"]["txnMetadata"]["seqNo"], 1);
+    }
+}
+
+#[tokio::test]
+async fn who_is_silent_or_only_acknowledges_is_named() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = impatient(&nodes).await;
+    nodes.conduct_all(Conduct::Mute);
+    let error = soon(pool.submit(&write(10))).await.unwrap_err();
+    assert!(matches!(error, SubmitError::TimedOut(_)), "{error}");
+    assert!(error.source().unwrap().to_string().contains(": silent for 1.5s"), "{:?}", error.source());
+    nodes.conduct_all(Conduct::AckOnly);
+    let error = soon(pool.submit(&write(11))).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("acknowledged, no answer for 4s"), "{:?}", error.source());
+    nodes.conduct_all(Conduct::Slow(ms(2_000)));
+    soon(pool.submit(&write(12))).await.expect("acknowledged, and so given more time");
+}
+
+#[tokio::test]
+async fn refusals_say_why() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    for conduct in [Conduct::Nack("not you".into()), Conduct::Reject("not you".into())] {
+        nodes.conduct_all(conduct);
+        let error = soon(pool.submit(&write(1))).await.unwrap_err();
+        assert_eq!(error.to_string(), "the request was rejected: not you");
+    }
+    for node in 0..4 {
+        nodes.conduct(node, Conduct::Nack(format!("reason {node}")));
+    }
+    let error = soon(pool.submit(&write(2))).await.unwrap_err();
+    assert!(matches!(error, SubmitError::NoConsensus(_)), "{error}");
+    nodes.conduct_all(Conduct::Honest);
+    let unknown = json!({"identifier": "x", "reqId": 3, "operation": {"type": "999"}});
+    assert_eq!(
+        soon(pool.submit(&unknown)).await.unwrap_err().to_string(),
+        "the request was rejected: invalid type: 999"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_is_told_before_anything_is() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    let text = |request: Value| {
+        let pool = pool.clone();
+        async move { soon(pool.submit(&request)).await.unwrap_err().to_string() }
+    };
+    assert_eq!(text(json!({"operation": {"type": "1"}})).await, "the request is malformed: reqId is no number");
+    assert_eq!(text(json!({"reqId": 1, "operation": {}})).await, "the request is malformed: operation has no type");
+    let large = json!({"reqId": 1, "operation": {"type": "1", "raw": "x".repeat(LONGEST_MESSAGE)}});
+    assert!(text(large).await.ends_with("bytes, and 131072 is the limit"));
+    assert_eq!(requests(&nodes), [0; 4]);
+    pool.close();
+    assert_eq!(text(write(1)).await, "the pool is closed");
+}
+
+#[tokio::test]
+async fn an_answer_of_200_kib_and_garbage_are_no_answers() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = impatient(&nodes).await;
+    let huge = json!({"op": "REPLY", "result": {"reqId": 1, "data": "x".repeat(200 * 1024)}}).to_string();
+    nodes.conduct_all(Conduct::Says(huge));
+    let error = soon(pool.submit(&read(1, 1))).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("131105 is the limit"), "{:?}", error.source());
+    for (node, garbage) in
+        ["po", "[]", "{\"op\":\"REPLY\"}", "{\"op\":\"REQACK\",\"reqId\":77}"].into_iter().enumerate()
+    {
+        nodes.conduct(node, Conduct::Says(garbage.into()));
+    }
+    let error = soon(pool.submit(&write(2))).await.unwrap_err();
+    assert!(matches!(error, SubmitError::TimedOut(_)), "{error}");
+    nodes.conduct_all(Conduct::Twice);
+    for number in 3..9 {
+        soon(pool.submit(&write(number))).await.expect("what comes twice counts once");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_restarts_its_listener_is_asked_again() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    nodes.conduct_all(Conduct::Mute);
+    let request = write(1);
+    let asking = pool.submit(&request);
+    let stopping = async {
+        nodes.until(|nodes| requests(nodes) == [1; 4]).await;
+        for node in 0..4 {
+            nodes.stop(node).await;
+        }
+    };
+    let (failed, ()) = soon(async { tokio::join!(asking, stopping) }).await;
+    assert!(failed.unwrap_err().source().unwrap().to_string().contains("closed the connection"));
+    let refused = soon(pool.submit(&write(2))).await.unwrap_err();
+    assert!(refused.source().unwrap().to_string().contains("cannot connect to 127.0.0.1"), "{:?}", refused.source());
+    nodes.conduct_all(Conduct::Honest);
+    for node in 0..4 {
+        nodes.restart(node).unwrap();
+    }
+    soon(pool.submit(&write(3))).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_same_number_twice_at_once_is_two_requests() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    let (one, other) = (read(7, 1), read(7, 2));
+    let (one, other) = soon(async { tokio::join!(pool.submit(&one), pool.submit(&other)) }).await;
+    assert_eq!(agreed(one.unwrap())["data"]["txnMetadata"]["seqNo"], 1);
+    assert_eq!(agreed(other.unwrap())["data"]["txnMetadata"]["seqNo"], 2);
+}

@@ -1,0 +1,88 @@
+//! What tests of pools have in common.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use carom_core::random::Random;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// What takes longer than this comes to nothing.
+pub(crate) async fn soon<T>(wanted: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), wanted).await.expect("it came to nothing")
+}
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// GET_TXN of the pool ledger.
+pub(crate) fn read(req_id: u64, number: u64) -> Value {
+    json!({
+        "identifier": "LibindyDid111111111111", "reqId": req_id, "protocolVersion": 2,
+        "operation": {"type": "3", "ledgerId": 0, "data": number},
+    })
+}
+
+/// NYM.
+pub(crate) fn write(req_id: u64) -> Value {
+    json!({
+        "identifier": "Th7MpTaRZVRYnPiabds81Y", "reqId": req_id, "protocolVersion": 2,
+        "operation": {"type": "1", "dest": format!("did{req_id}")},
+    })
+}
+
+/// GET_VALIDATOR_INFO.
+pub(crate) fn information(req_id: u64) -> Value {
+    json!({
+        "identifier": "Th7MpTaRZVRYnPiabds81Y", "reqId": req_id, "protocolVersion": 2, "operation": {"type": "119"},
+    })
+}
+
+/// A folder of its own, gone with the test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("carom-indy-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        Folder(std::env::temp_dir().join(name))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// So many seeds, or the one that `CAROM_SEED` names; `CAROM_SCHEDULES` says how many else.
+pub(crate) fn cases(count: u64) -> impl Iterator<Item = (Case, Random)> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = match number("CAROM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CAROM_SCHEDULES").unwrap_or(count),
+    };
+    seeds.map(|seed| (Case(seed), Random::new(seed)))
+}
+
+/// Says how to run the case again, if it fails.
+pub(crate) struct Case(u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("rerun with CAROM_SEED={}", self.0);
+        }
+    }
+}
+
+/// Fewer than so many bytes.
+pub(crate) fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
+    (0..random.below(most)).map(|_| random.bits() as u8).collect()
+}
