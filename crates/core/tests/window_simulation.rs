@@ -22,7 +22,7 @@ fn promises_hold_whatever_happens() {
 /// Most callers give up: nothing of their requests is left behind.
 #[test]
 fn cancelling_leaves_nothing_behind() {
-    for_each_schedule(1_000, |seed, trace| {
+    for_each_schedule(600, |seed, trace| {
         let mut setting = Setting::wild(seed);
         setting.gives_up = 0.9;
         setting.caller_every = ms(30);
@@ -34,7 +34,7 @@ fn cancelling_leaves_nothing_behind() {
 
 #[test]
 fn closed_at_any_moment_everything_ends_at_once() {
-    for_each_schedule(1_000, |seed, trace| {
+    for_each_schedule(600, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.run_for(ms(Random::new(seed).below(8_000) as u64));
         world.close();
@@ -69,7 +69,7 @@ fn timeouts_fire_under_steady_traffic() {
 /// One node answers, all others fail somehow.
 #[test]
 fn whoever_takes_any_answer_gets_the_one_there_is() {
-    for_each_schedule(600, |seed, trace| {
+    for_each_schedule(300, |seed, trace| {
         let mut random = Random::new(seed);
         let mut setting = Setting::wild(seed);
         setting.servers = setting.servers.max(2);

@@ -4,6 +4,7 @@
 
 use super::Share;
 use crate::cause::Causes;
+use crate::clock;
 use crate::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
@@ -136,11 +137,7 @@ impl<S: Share> Shared<S> {
             let (before, state) = (table.machine.next_timeout(), table.machine.state());
             let result = step(&mut table);
             let wakers = table.settle();
-            let sooner = match (table.machine.next_timeout(), before) {
-                (Some(after), Some(before)) => after < before,
-                (Some(_), None) => true,
-                (None, _) => false,
-            };
+            let sooner = clock::is_sooner(table.machine.next_timeout(), before);
             (result, wakers, sooner || !table.actions.is_empty() || table.machine.state() != state)
         };
         wakers.into_iter().for_each(Waker::wake);

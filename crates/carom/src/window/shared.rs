@@ -6,6 +6,7 @@ use super::Transport;
 use super::error::{Account, Panicked, Told};
 use super::judge::Judge;
 use super::transport::Kind;
+use crate::clock;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::window::{self as core, Action, Delivery, Machine, Node, Outcome, Place, RequestId, SocketId, Verdict};
 use std::collections::{BTreeMap, VecDeque};
@@ -93,11 +94,7 @@ impl<T: Transport> Shared<T> {
             let (before, closed) = (table.machine.next_timeout(), table.machine.is_closed());
             let result = step(&mut table);
             let wakers = table.settle();
-            let sooner = match (table.machine.next_timeout(), before) {
-                (Some(after), Some(before)) => after < before,
-                (Some(_), None) => true,
-                (None, _) => false,
-            };
+            let sooner = clock::is_sooner(table.machine.next_timeout(), before);
             (result, wakers, sooner || !table.actions.is_empty() || table.machine.is_closed() != closed)
         };
         wakers.into_iter().for_each(Waker::wake);

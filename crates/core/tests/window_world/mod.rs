@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   setting   what kind of world: sizes, times, how often things go wrong
+//!   servers   the nodes: how they treat requests
 //!   books     what was asked of whom, and what became of it
 //!   promises  what must hold
 //! ```
@@ -13,15 +14,18 @@ mod books;
 mod promises;
 #[path = "../world/schedules.rs"]
 mod schedules;
+mod servers;
 mod setting;
 
 pub(crate) use schedules::{Trace, for_each_schedule};
+pub(crate) use servers::Behaviour;
 pub(crate) use setting::{Setting, ms};
 
 use books::Books;
 use carom_core::backend::Backend;
 use carom_core::random::Random;
 use carom_core::window::{Action, Ask, Key, Machine, Refusal, RequestId, SocketId, Verdict};
+use servers::{BEHAVIOURS, backend, name, number};
 use setting::one_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -45,34 +49,6 @@ enum Event {
     /// Something is said that nobody waits for.
     Stray,
 }
-
-/// How a node treats requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behaviour {
-    Answers,
-    /// Acknowledges and answers.
-    Acknowledges,
-    AckOnly,
-    Mute,
-    /// Gives an answer of its own.
-    Lies,
-    Nacks,
-    /// Accepts no sockets.
-    Refuses,
-    /// Ends the socket when it is asked.
-    Drops,
-}
-
-const BEHAVIOURS: [Behaviour; 8] = [
-    Behaviour::Answers,
-    Behaviour::Acknowledges,
-    Behaviour::AckOnly,
-    Behaviour::Mute,
-    Behaviour::Lies,
-    Behaviour::Nacks,
-    Behaviour::Refuses,
-    Behaviour::Drops,
-];
 
 pub(crate) struct World {
     machine: Machine<Backend, Tag>,
@@ -375,32 +351,6 @@ impl World {
         self.check();
     }
 
-    fn node_answers(&mut self, socket: SocketId, request: RequestId) {
-        let (server, tag) = self.books.to_whom(socket, request);
-        let opens = self.setting.open.mul_f64(self.random.fraction());
-        let at = self.clock + opens + self.setting.answer.mul_f64(self.random.fraction());
-        let ack = self.clock + opens.mul_f64(self.random.fraction());
-        let good = Event::Answer(socket, tag, Verdict::Counts(Key(0)));
-        let (acks, then) = match self.behaviour[server] {
-            Behaviour::Answers => (false, Some(good)),
-            Behaviour::Acknowledges => (true, Some(good)),
-            Behaviour::AckOnly => (true, None),
-            Behaviour::Mute | Behaviour::Refuses => (false, None),
-            Behaviour::Lies => (true, Some(Event::Answer(socket, tag, Verdict::Counts(Key(1 + server as u32))))),
-            Behaviour::Nacks => (false, Some(Event::Answer(socket, tag, Verdict::Invalid))),
-            Behaviour::Drops => (false, Some(Event::Ends(socket))),
-        };
-        if acks {
-            self.at(ack, Event::Ack(socket, tag));
-        }
-        let Some(then) = then else { return };
-        self.at(at, then);
-        if self.random.chance(self.setting.twice) {
-            self.at(at + ms(3), then);
-            self.at(at + ms(5), Event::Ack(socket, tag));
-        }
-    }
-
     fn recur(&mut self, event: Event) {
         let every = match event {
             Event::CallerComes => Some(self.setting.caller_every),
@@ -429,16 +379,4 @@ impl World {
             self.trace.add(format!("{:>12.6} {}", self.clock.as_secs_f64(), line(self)));
         }
     }
-}
-
-pub(crate) fn backend(server: usize, address: u8) -> Backend {
-    Backend::new(name(server), ([10, 0, address, 1], server as u16 + 1).into())
-}
-
-pub(crate) fn name(server: usize) -> String {
-    format!("node-{server}")
-}
-
-pub(crate) fn number(backend: &Backend) -> usize {
-    usize::from(backend.port()) - 1
 }
