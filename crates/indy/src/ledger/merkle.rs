@@ -24,10 +24,16 @@ pub struct Head {
     pub root: Hash,
 }
 
-/// As nodes write it: the root in base58.
+impl Head {
+    /// The root as nodes write it: in base58.
+    pub fn root_base58(&self) -> String {
+        bs58::encode(self.root).into_string()
+    }
+}
+
 impl fmt::Display for Head {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} transactions with root {}", self.size, bs58::encode(self.root).into_string())
+        write!(formatter, "{} transactions with root {}", self.size, self.root_base58())
     }
 }
 
