@@ -11,7 +11,8 @@ pub fn leaf_hash(entry: &[u8]) -> Hash {
     Sha256::new().chain_update([0]).chain_update(entry).finalize().into()
 }
 
-fn node_hash(left: &Hash, right: &Hash) -> Hash {
+/// The hash of two parts that are one beside the other.
+pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
 }
 
