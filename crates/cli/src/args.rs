@@ -1,5 +1,9 @@
 //! What can be typed. What it means is none of this file's business.
 
+mod ledger;
+
+pub(crate) use ledger::{Ledger, LedgerName, Question};
+
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -21,6 +25,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Resolve(Resolve),
+    Ledger(Ledger),
     /// Print the completions of a shell, to be sourced by it
     #[command(after_help = "\
 Examples:
@@ -35,10 +40,11 @@ Examples:
     #[command(after_help = "\
 Examples:
   carom man | man -l -
-  carom man resolve > /usr/local/share/man/man1/carom-resolve.1")]
+  carom man resolve > /usr/local/share/man/man1/carom-resolve.1
+  carom man ledger get-txn | man -l -")]
     Man {
         /// The command that it is about; without one, carom as a whole
-        command: Option<String>,
+        command: Vec<String>,
     },
 }
 

@@ -15,25 +15,21 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     print(&script)
 }
 
-pub(crate) fn man(command: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn man(words: &[String]) -> Result<(), Failure> {
     let mut carom = Args::command();
     // Gives commands the name that they have in full.
     carom.build();
-    let page = match command {
-        None => carom,
-        Some(name) => match carom.find_subcommand(name) {
-            Some(command) => command.clone(),
-            None => {
-                let known: Vec<_> = carom.get_subcommands().map(|command| command.get_name()).collect();
-                return Err(Failure::Usage(format!(
-                    "`{}` is no command; there are {}",
-                    name.escape_debug(),
-                    known.join(", ")
-                )));
-            }
-        },
-    };
-    print(&render(page)?)
+    let mut page = &carom;
+    for word in words {
+        page = page.find_subcommand(word).ok_or_else(|| no_command(page, word))?;
+    }
+    print(&render(page.clone())?)
+}
+
+fn no_command(of: &clap::Command, word: &str) -> Failure {
+    let known: Vec<_> = of.get_subcommands().map(|command| command.get_name()).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Failure::Usage(format!("`{}` is no command of {}; there are {known}", word.escape_debug(), of.get_name()))
 }
 
 /// A page. Its last section is ours: clap's own would run the lines of examples together.

@@ -1,7 +1,9 @@
 //! How the program fails: what it says, and what it exits with.
 
 use carom::resolver::InputError;
-use std::io::{self, Write};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// Why a command came to nothing.
@@ -10,6 +12,9 @@ pub(crate) enum Failure {
     /// What was typed makes no sense.
     #[error("{0}")]
     Usage(String),
+    /// A file that was named is of no use.
+    #[error("{0}")]
+    Input(String),
     /// What was wanted could not be had.
     #[error("{0}")]
     Unavailable(String),
@@ -28,6 +33,10 @@ impl Failure {
                 say(format_args!("error: {self}\n\nFor more information, try '--help'."));
                 return ExitCode::from(2);
             }
+            Failure::Input(_) => {
+                say(format_args!("error: {self}"));
+                return ExitCode::from(2);
+            }
             Failure::Unavailable(_) | Failure::Output(_) => say(format_args!("error: {self}")),
         }
         ExitCode::FAILURE
@@ -38,6 +47,17 @@ impl From<InputError> for Failure {
     fn from(error: InputError) -> Failure {
         Failure::Usage(error.to_string())
     }
+}
+
+/// An error and all that led to it, in a line.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// A line on stderr. There is nobody to tell when it cannot be written.

@@ -8,6 +8,7 @@ mod ending;
 #[path = "ending_elsewhere.rs"]
 mod ending;
 mod failure;
+mod ledger;
 mod log;
 mod output;
 mod resolve;
@@ -17,6 +18,7 @@ use args::{Args, Command};
 use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
+use tokio::runtime::{Builder, Runtime};
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -30,7 +32,14 @@ fn run(args: Args) -> Result<(), Failure> {
     log::start()?;
     match args.command {
         Command::Resolve(args) => resolve::run(args),
+        Command::Ledger(args) => ledger::run(args),
         Command::Completions { shell } => documents::completions(shell),
-        Command::Man { command } => documents::man(command.as_deref()),
+        Command::Man { command } => documents::man(&command),
     }
+}
+
+/// What commands run on that talk to others.
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::Unavailable(format!("cannot start: {error}")))
 }

@@ -127,7 +127,7 @@ fn add_json(text: &mut String, object: &impl Serialize) -> io::Result<()> {
 }
 
 /// All at once, so that lines stay whole and whoever reads has them now.
-fn print(text: &str) -> io::Result<()> {
+pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()

@@ -9,7 +9,9 @@ async fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = carom(["completions", shell]).await;
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
-        assert!(ran.stdout.contains("resolve") && ran.stdout.contains("follow"), "{shell}");
+        for word in ["resolve", "follow", "ledger", "get-txn"] {
+            assert!(ran.stdout.contains(word), "{shell}: {word}");
+        }
     }
     let ran = carom(["completions", "wat"]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
@@ -22,9 +24,19 @@ async fn manual_pages() {
     let ran = carom(["man", "resolve"]).await;
     assert!(ran.stdout.contains(".TH carom-resolve 1") && ran.stdout.contains("\\-\\-follow"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\n.nf\n"), "examples keep their lines: {}", ran.stdout);
-    let ran = carom(["man", "wat"]).await;
-    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
-    assert!(ran.stderr.starts_with("error: `wat` is no command"), "{}", ran.stderr);
+    let ran = carom(["man", "ledger"]).await;
+    assert!(ran.stdout.contains(".TH carom-ledger 1") && ran.stdout.contains("\\-\\-genesis"), "{}", ran.stdout);
+    let ran = carom(["man", "ledger", "get-txn"]).await;
+    assert!(ran.stdout.contains(".TH carom-ledger-get-txn 1"), "{}", ran.stdout);
+    for (words, problem) in [
+        (&["man", "wat"][..], "error: `wat` is no command of carom; there are resolve, ledger, "),
+        (&["man", "ledger", "wat"], "error: `wat` is no command of ledger; there are status, get-txn, submit\n"),
+        (&["man", "resolve", "wat"], "error: `wat` is no command of resolve; there are none\n"),
+    ] {
+        let ran = carom(words).await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
+        assert!(ran.stderr.starts_with(problem), "{}", ran.stderr);
+    }
 }
 
 #[tokio::test]
@@ -33,9 +45,11 @@ async fn help_and_version() {
     assert_eq!(ran.stdout, concat!("carom ", env!("CARGO_PKG_VERSION"), "\n"));
     let ran = carom(["--help"]).await;
     assert!(ran.stdout.lines().count() < 25 && ran.stdout.contains("resolve"), "{}", ran.stdout);
-    let ran = carom(["resolve", "--help"]).await;
-    assert!(ran.stdout.contains("Examples:") && ran.stdout.contains("Exit codes:"), "{}", ran.stdout);
-    assert!(ran.stdout.lines().all(|line| line.len() <= 100), "{}", ran.stdout);
+    for command in ["resolve", "ledger"] {
+        let ran = carom([command, "--help"]).await;
+        assert!(ran.stdout.contains("Examples:") && ran.stdout.contains("Exit codes:"), "{}", ran.stdout);
+        assert!(ran.stdout.lines().all(|line| line.len() <= 100), "{}", ran.stdout);
+    }
     let ran = carom::<&str>([]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(2), ""));
     assert!(ran.stderr.contains("Usage: carom"), "{}", ran.stderr);

@@ -15,4 +15,4 @@ pub mod zmtp;
 
 pub use genesis::{Genesis, GenesisError};
 pub use node::{Node, Place, Problem, Skipped, validators};
-pub use pool::{Opening, Pool, PoolError, Reply, SubmitError};
+pub use pool::{Opening, Pool, PoolError, Reply, Request, SubmitError};

@@ -121,7 +121,7 @@ impl Message {
 pub fn status_request(head: &Head) -> String {
     json!({
         "op": "LEDGER_STATUS", "ledgerId": POOL_LEDGER, "txnSeqNo": head.size,
-        "merkleRoot": bs58::encode(head.root).into_string(), "viewNo": null, "ppSeqNo": null,
+        "merkleRoot": head.root_base58(), "viewNo": null, "ppSeqNo": null,
         "protocolVersion": PROTOCOL_VERSION,
     })
     .to_string()

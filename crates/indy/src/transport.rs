@@ -15,7 +15,7 @@ pub(crate) struct Wire;
 
 /// What is sent, and what its answers are recognised by.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct Outgoing {
     pub(crate) tag: Tag,
     pub(crate) text: String,
 }
@@ -49,7 +49,7 @@ impl window::Transport for Wire {
     type Node = Node;
     type Identity = Identity;
     type Socket = Line;
-    type Request = Request;
+    type Request = Outgoing;
     type Answer = Message;
     type Tag = Tag;
     type Error = SocketError;
@@ -59,7 +59,7 @@ impl window::Transport for Wire {
         KeyPair::random().map(|keys| (keys.clone(), STANDARD.encode(keys.public()).into()))
     }
 
-    fn tag(&self, request: &Request) -> Tag {
+    fn tag(&self, request: &Outgoing) -> Tag {
         request.tag
     }
 
@@ -70,7 +70,7 @@ impl window::Transport for Wire {
         Ok(Line { socket, wanted: None })
     }
 
-    fn send(&self, line: &mut Line, request: &Request) -> Result<(), SocketError> {
+    fn send(&self, line: &mut Line, request: &Outgoing) -> Result<(), SocketError> {
         if let Tag::CatchUp(start) = request.tag {
             line.wanted = Some(start);
         }

@@ -1,12 +1,12 @@
-//! Requests to a pool, and the sockets that nodes see for them.
+//! Requests to a pool: who is asked, and what comes of the answers.
 
 mod support;
 
 use carom_indy::message::LONGEST_MESSAGE;
-use carom_indy::{Pool, Reply, SubmitError};
+use carom_indy::{Pool, Reply, Request, SubmitError};
 use serde_json::{Value, json};
 use std::error::Error;
-use support::{information, ms, read, soon, write};
+use support::{information, ms, read, requests, soon, write};
 use testkit::indy::{self, Conduct};
 
 async fn opened(nodes: &indy::Pool) -> Pool {
@@ -26,10 +26,6 @@ fn agreed(reply: Reply) -> Value {
         Reply::Agreed(result) => result,
         Reply::Each(_) => panic!("{reply:?}"),
     }
-}
-
-fn requests(nodes: &indy::Pool) -> Vec<usize> {
-    (0..4).map(|node| nodes.heard(node).iter().filter(|asked| asked.get("reqId").is_some()).count()).collect()
 }
 
 #[tokio::test]
@@ -61,36 +57,6 @@ async fn a_single_read_opens_one_socket() {
     soon(pool.submit(&read(1, 1))).await.unwrap();
     let after: usize = (0..4).map(|node| nodes.accepted(node)).sum();
     assert_eq!((after - before, requests(&nodes).iter().sum::<usize>()), (1, 1));
-}
-
-#[tokio::test]
-async fn an_idle_client_has_no_sockets_and_the_sixth_request_is_another_identity() {
-    let nodes = indy::Pool::start(4).await.unwrap();
-    // The question about the ledger is the first request of the first window.
-    let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
-    let identities = || (0..4).map(|node| nodes.identities(node).len()).collect::<Vec<_>>();
-    for number in 1..=4 {
-        soon(pool.submit(&write(number))).await.unwrap();
-    }
-    soon(nodes.until(|nodes| requests(nodes) == [4; 4])).await;
-    assert_eq!(identities(), [1; 4]);
-    soon(pool.submit(&write(5))).await.unwrap();
-    soon(nodes.until(|nodes| requests(nodes) == [5; 4])).await;
-    assert_eq!(identities(), [2; 4], "all within five seconds");
-    soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
-    assert!(pool.snapshot().windows.is_empty(), "it is open, and holds nothing");
-}
-
-#[tokio::test]
-async fn opening_pools_in_a_loop_leaves_no_sockets() {
-    let nodes = indy::Pool::start(4).await.unwrap();
-    for _ in 0..10 {
-        drop(soon(Pool::open(nodes.genesis()).into_future()).await.unwrap());
-    }
-    soon(nodes.until(|nodes| nodes.all_sockets() == 0)).await;
-    assert!(
-        (0..4).all(|node| nodes.accepted(node) >= 2 && nodes.history(node).last().is_some_and(|(_, open)| *open == 0))
-    );
 }
 
 #[tokio::test]
@@ -177,6 +143,40 @@ async fn an_answer_of_200_kib_and_garbage_are_no_answers() {
     for number in 3..9 {
         soon(pool.submit(&write(number))).await.expect("what comes twice counts once");
     }
+}
+
+#[tokio::test]
+async fn a_request_goes_as_the_text_that_it_is() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    // Written anew, the number would be another.
+    let text = r#"{"reqId": 7, "operation": {"type": "1", "dest": "x", "raw": 123456789012345678901234567890}}"#;
+    let request = Request::parse(text).unwrap();
+    assert_eq!((request.req_id(), request.text()), (7, text));
+    agreed(soon(pool.send(&request)).await.unwrap());
+    for (text, problem) in
+        [("", "not JSON: "), ("7", "reqId is no number"), (r#"{"reqId": 7}"#, "operation has no type")]
+    {
+        let error = Request::parse(text).unwrap_err().to_string();
+        assert!(error.starts_with("the request is malformed: ") && error.contains(problem), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_survey_has_what_each_node_says_of_its_ledger() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    nodes.append_at(1, json!({"txn": {"type": "1"}}));
+    nodes.conduct(2, Conduct::Says(json!({"op": "LEDGER_STATUS"}).to_string()));
+    nodes.stop(3).await;
+    let told = soon(pool.survey()).await.unwrap();
+    assert_eq!(told["Node1"], Ok(pool.head()));
+    assert_eq!(told["Node2"].as_ref().unwrap().size, 5);
+    assert_eq!(told["Node3"], Err("invalid answer".to_owned()));
+    assert!(told["Node4"].as_ref().is_err_and(|reason| reason.starts_with("cannot connect to ")), "{told:?}");
+    assert_eq!(pool.head().size, 4, "one that goes further is not believed");
+    pool.close();
+    assert!(matches!(pool.survey().await, Err(SubmitError::Closed)));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use super::shared::{Cause, Shared};
 use super::socket::{Line, News, Report};
 use super::transport::{Incoming, Kind};
 use crate::clock;
-use crate::pool::quiet::{drop_quietly, text_of};
+use crate::quiet::{drop_quietly, text_of};
 use carom_core::window::{Action, Node, SocketId, Verdict, WindowId};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,6 +1,6 @@
 //! Why a request failed, and who answered what.
 
-use carom_core::pool::OptionsError;
+use carom_core::options::OptionsError;
 use carom_core::window::NodesError;
 use std::error::Error;
 use std::fmt;

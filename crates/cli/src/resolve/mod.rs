@@ -15,8 +15,7 @@ pub(crate) fn run(args: args::Resolve) -> Result<(), Failure> {
     for line in &request.preamble {
         say(line);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Unavailable(format!("cannot start: {error}")))?;
+    let runtime = crate::runtime()?;
     let resolver = Resolver::start_on(runtime.handle(), request.resolver.clone());
     runtime.block_on(async {
         if request.follow { follow::follow(&resolver, &request).await } else { once(&resolver, &request).await }

@@ -1,8 +1,8 @@
 //! Trouble, in a line for people: what was asked, of whom, and what came back.
 
+use crate::failure::with_causes;
 use carom::dns::DnsError;
 use std::error::Error;
-use std::fmt::Write as _;
 
 /// A failure to resolve what was typed.
 pub(super) fn cannot_resolve(input: &str, causes: Option<&str>) -> String {
@@ -15,11 +15,5 @@ pub(super) fn describe(error: &(dyn Error + Send + Sync + 'static)) -> String {
         let causes: Vec<_> = error.causes().iter().map(ToString::to_string).collect();
         return causes.join("; ");
     }
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
+    with_causes(error)
 }

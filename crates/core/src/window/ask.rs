@@ -2,7 +2,7 @@
 
 use super::nodes::{Node, Nodes};
 use super::options::{Options, time};
-use crate::pool::OptionsError;
+use crate::options::OptionsError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -50,7 +50,7 @@ pub use requests::{Place, Verdict};
 pub use round::Told;
 pub use snapshot::{Snapshot, SocketSnapshot, WindowSnapshot};
 
-use crate::pool::OptionsError;
+use crate::options::OptionsError;
 use crate::random::Random;
 use nodes::Nodes;
 use requests::Request;

@@ -1,6 +1,6 @@
 //! What a requester is told: how long a window lasts, and how long nodes may take.
 
-use crate::pool::OptionsError;
+use crate::options::OptionsError;
 use crate::recovery::DAY;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -11,7 +11,8 @@ pub fn leaf_hash(entry: &[u8]) -> Hash {
     Sha256::new().chain_update([0]).chain_update(entry).finalize().into()
 }
 
-fn node_hash(left: &Hash, right: &Hash) -> Hash {
+/// The hash of two parts that are one beside the other.
+pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
 }
 
@@ -24,10 +25,16 @@ pub struct Head {
     pub root: Hash,
 }
 
-/// As nodes write it: the root in base58.
+impl Head {
+    /// The root as nodes write it: in base58.
+    pub fn root_base58(&self) -> String {
+        bs58::encode(self.root).into_string()
+    }
+}
+
 impl fmt::Display for Head {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} transactions with root {}", self.size, bs58::encode(self.root).into_string())
+        write!(formatter, "{} transactions with root {}", self.size, self.root_base58())
     }
 }
 

@@ -3,20 +3,21 @@
 mod error;
 mod kind;
 mod opening;
+mod request;
+mod submitting;
 
 pub use error::{PoolError, SubmitError};
 pub use opening::Opening;
+pub use request::Request;
+pub use submitting::Reply;
 
 use crate::catch_up::{CatchUp, Standing, agreement_key, judge, tolerated};
 use crate::ledger::merkle::Head;
 use crate::ledger::{Cache, Ledger, Transaction};
-use crate::message::{LONGEST_MESSAGE, Message, catch_up_request, status_request};
+use crate::message::{Message, catch_up_request, status_request};
 use crate::node::{Node, Place, validators};
-use crate::transport::{Request, Tag, Wire};
-use carom::window::{Account, Requester, Snapshot, Told};
-use kind::Kind;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use crate::transport::{Outgoing, Tag, Wire};
+use carom::window::{Requester, Snapshot};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,15 +59,6 @@ struct Shared {
     cache: Option<Cache>,
     single_reads: bool,
     progress: Option<Progress>,
-}
-
-/// What a pool says to a request.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
-    /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](Opening::single_reads).
-    Agreed(Value),
-    /// What each node says, by its alias: its result, or why there is none.
-    Each(BTreeMap<String, Result<Value, String>>),
 }
 
 impl Pool {
@@ -118,7 +110,7 @@ impl Pool {
         let ledger = self.ledger();
         let ours = ledger.head();
         let wanted = tolerated(self.nodes().len()) + 1;
-        let request = Request { tag: Tag::Status, text: status_request(&ours) };
+        let request = Outgoing { tag: Tag::Status, text: status_request(&ours) };
         let agreed = self.requester.quorum(request, wanted, agreement_key).await.map_err(PoolError::NoAgreement)?;
         // Those that agree are as many as wanted, and all have what was compared.
         let Some(agreed) = agreed.first().and_then(|answered| agreement_key(&answered.answer)) else { return Ok(0) };
@@ -142,7 +134,7 @@ impl Pool {
             let judging = Arc::clone(&catch_up);
             let accepts =
                 move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
-            let answered = self.requester.any(Request { tag: Tag::CatchUp(wanted.start), text }, accepts).await;
+            let answered = self.requester.any(Outgoing { tag: Tag::CatchUp(wanted.start), text }, accepts).await;
             let answered = answered.map_err(|source| PoolError::NoTransactions {
                 start: wanted.start,
                 end: wanted.end,
@@ -183,40 +175,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Sends a request, signed if it has to be, and waits for the answer.
-    ///
-    /// Of reads, two nodes more than may lie are asked, and one more has to give the same answer; of writes, all are asked;
-    /// GET_VALIDATOR_INFO and POOL_RESTART are for each node to answer. Which it is, the type of its operation says.
-    ///
-    /// Cancel safety: the request is forgotten, but nodes that have it may carry it out.
-    ///
-    /// # Errors
-    /// When there is no such answer.
-    pub async fn submit(&self, request: &Value) -> Result<Reply, SubmitError> {
-        let malformed = |reason: &str| SubmitError::Malformed(reason.to_owned());
-        let req_id = request.get("reqId").and_then(Value::as_u64).ok_or_else(|| malformed("reqId is no number"))?;
-        let kind = request.get("operation").and_then(Kind::of);
-        let kind = kind.ok_or_else(|| malformed("operation has no type"))?;
-        let text = request.to_string();
-        if text.len() > LONGEST_MESSAGE {
-            return Err(malformed(&format!("{} bytes, and {LONGEST_MESSAGE} is the limit", text.len())));
-        }
-        let request = Request { tag: Tag::Request(req_id), text };
-        let lying = tolerated(self.nodes().len());
-        match kind {
-            Kind::Read if self.shared.single_reads => {
-                let answered = self.requester.any(request, |answer| matches!(answer, Message::Reply { .. })).await?;
-                Ok(Reply::Agreed(result(answered.answer)))
-            }
-            Kind::Read => {
-                let asking = self.requester.quorum(request, lying + 1, compared).at_once(lying + 2);
-                Ok(agreed(asking.await?))
-            }
-            Kind::Write => Ok(agreed(self.requester.quorum(request, lying + 1, compared).await?)),
-            Kind::Each => Ok(Reply::Each(self.requester.all(request).await?.into_iter().map(each).collect())),
-        }
-    }
-
     /// Closes the pool: requests under way fail, so does every later one, and all sockets close. Does not wait.
     pub fn close(&self) {
         self.requester.close();
@@ -230,46 +188,6 @@ fn nodes_of(ledger: &Ledger) -> Vec<Node> {
         tracing::warn!("the ledger has an entry that is of no use, {skipped}");
     }
     nodes
-}
-
-/// What answers are compared by: all but the proofs and signatures that every node makes for itself.
-fn compared(answer: &Message) -> Option<Value> {
-    match answer {
-        Message::Reply { result, .. } => {
-            let mut result = result.clone();
-            result.as_object_mut().map(|result| result.remove("state_proof"));
-            Some(result)
-        }
-        Message::Refusal { reason, .. } => Some(Value::String(reason.clone())),
-        Message::Ack { .. } | Message::Status(_) | Message::Proof(_) | Message::Transactions(_) | Message::Other => {
-            None
-        }
-    }
-}
-
-fn agreed(answers: Vec<carom::window::Answered<Message>>) -> Reply {
-    Reply::Agreed(answers.into_iter().next().map_or(Value::Null, |answered| result(answered.answer)))
-}
-
-fn result(answer: Message) -> Value {
-    match answer {
-        Message::Reply { result, .. } => result,
-        Message::Ack { .. }
-        | Message::Refusal { .. }
-        | Message::Status(_)
-        | Message::Proof(_)
-        | Message::Transactions(_)
-        | Message::Other => Value::Null,
-    }
-}
-
-fn each(account: Account<Message>) -> (String, Result<Value, String>) {
-    let told = match account.told {
-        Told::Reply(Message::Reply { result, .. }) => Ok(result),
-        Told::Nack(Message::Refusal { reason, .. }) => Err(format!("refused: {reason}")),
-        told => Err(told.to_string()),
-    };
-    (account.node.to_string(), told)
 }
 
 impl Shared {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use testkit::indy;
 use tokio::time::timeout;
 
 /// What takes longer than this comes to nothing.
@@ -38,6 +39,11 @@ pub(crate) fn information(req_id: u64) -> Value {
     json!({
         "identifier": "Th7MpTaRZVRYnPiabds81Y", "reqId": req_id, "protocolVersion": 2, "operation": {"type": "119"},
     })
+}
+
+/// How many requests each of four nodes has heard.
+pub(crate) fn requests(nodes: &indy::Pool) -> Vec<usize> {
+    (0..4).map(|node| nodes.heard(node).iter().filter(|asked| asked.get("reqId").is_some()).count()).collect()
 }
 
 /// A folder of its own, gone with the test.

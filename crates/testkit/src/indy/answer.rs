@@ -158,7 +158,6 @@ impl Conduct {
             Conduct::Honest | Conduct::Splitting(_) | Conduct::Lacking => texts(honest).collect(),
             Conduct::Mute => Vec::new(),
             Conduct::AckOnly if is_request => texts(vec![say(asked, "REQACK", json!({}))]).collect(),
-            Conduct::AckOnly => Vec::new(),
             Conduct::Lying => texts(honest.into_iter().map(lied).collect()).collect(),
             Conduct::Slow(delay) => honest
                 .into_iter()
@@ -170,7 +169,7 @@ impl Conduct {
             Conduct::Reject(reason) if is_request => {
                 texts(vec![say(asked, "REQACK", json!({})), say(asked, "REJECT", json!({"reason": reason}))]).collect()
             }
-            Conduct::Nack(_) | Conduct::Reject(_) => texts(honest).collect(),
+            Conduct::AckOnly | Conduct::Nack(_) | Conduct::Reject(_) => texts(honest).collect(),
             Conduct::Says(text) => vec![Out::Say(now, text.clone())],
             Conduct::Hangs => vec![Out::Close],
             Conduct::Twice => honest.iter().chain(&honest).map(|answer| Out::Say(now, answer.to_string())).collect(),

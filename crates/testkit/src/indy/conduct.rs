@@ -10,7 +10,7 @@ pub enum Conduct {
     Honest,
     /// Listens, and says nothing.
     Mute,
-    /// Acknowledges requests, and says nothing more.
+    /// Acknowledges requests, and says nothing more to them; of its ledger it tells as it should.
     AckOnly,
     /// Answers with what is not so: another root, other transactions, other results.
     Lying,

@@ -1,0 +1,118 @@
+//! Requests to a pool: who is asked, what is made of the answers, and what each node says of the ledger.
+
+use super::kind::Kind;
+use super::{Pool, Request, SubmitError};
+use crate::catch_up::{agreement_key, tolerated};
+use crate::ledger::merkle::Head;
+use crate::message::{Message, status_request};
+use crate::transport::{Outgoing, Tag};
+use carom::window::{Account, Answered, Told};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a pool says to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](Opening::single_reads).
+    Agreed(Value),
+    /// What each node says, by its alias: its result, or why there is none.
+    Each(BTreeMap<String, Result<Value, String>>),
+}
+
+impl Pool {
+    /// Sends a request, signed if it has to be, and waits for the answer.
+    ///
+    /// Of reads, two nodes more than may lie are asked, and one more has to give the same answer; of writes, all are asked;
+    /// GET_VALIDATOR_INFO and POOL_RESTART are for each node to answer. Which it is, the type of its operation says.
+    ///
+    /// Cancel safety: the request is forgotten, but nodes that have it may carry it out.
+    ///
+    /// # Errors
+    /// When there is no such answer.
+    pub async fn submit(&self, request: &Value) -> Result<Reply, SubmitError> {
+        self.send(&request.try_into()?).await
+    }
+
+    /// The same for a request that is known to be one, whose text goes as it is.
+    ///
+    /// Cancel safety: as for [`submit`](Self::submit).
+    ///
+    /// # Errors
+    /// When there is no such answer.
+    pub async fn send(&self, request: &Request) -> Result<Reply, SubmitError> {
+        let lying = tolerated(self.nodes().len());
+        let outgoing = Outgoing { tag: Tag::Request(request.req_id()), text: request.text().to_owned() };
+        match request.kind() {
+            Kind::Read if self.shared.single_reads => {
+                let answered = self.requester.any(outgoing, |answer| matches!(answer, Message::Reply { .. })).await?;
+                Ok(Reply::Agreed(result(answered.answer)))
+            }
+            Kind::Read => {
+                let asking = self.requester.quorum(outgoing, lying + 1, compared).at_once(lying + 2);
+                Ok(agreed(asking.await?))
+            }
+            Kind::Write => Ok(agreed(self.requester.quorum(outgoing, lying + 1, compared).await?)),
+            Kind::Each => Ok(Reply::Each(self.requester.all(outgoing).await?.into_iter().map(each).collect())),
+        }
+    }
+
+    /// Asks every node how far the ledger goes there: what it says, by its alias, or why it says nothing. One that goes further
+    /// than the ledger here is not shown to go on from it; that is for [`refresh`](Self::refresh).
+    ///
+    /// Cancel safety: nothing changes.
+    ///
+    /// # Errors
+    /// When the pool is closed.
+    pub async fn survey(&self) -> Result<BTreeMap<String, Result<Head, String>>, SubmitError> {
+        let request = Outgoing { tag: Tag::Status, text: status_request(&self.head()) };
+        let accounts = self.requester.all(request).await?;
+        let head = |account: Account<Message>| {
+            let told = match &account.told {
+                Told::Reply(answer) => agreement_key(answer).map(|proof| proof.new).ok_or("invalid answer".to_owned()),
+                told => Err(told.to_string()),
+            };
+            (account.node.to_string(), told)
+        };
+        Ok(accounts.into_iter().map(head).collect())
+    }
+}
+
+/// What answers are compared by: all but the proofs and signatures that every node makes for itself.
+fn compared(answer: &Message) -> Option<Value> {
+    match answer {
+        Message::Reply { result, .. } => {
+            let mut result = result.clone();
+            result.as_object_mut().map(|result| result.remove("state_proof"));
+            Some(result)
+        }
+        Message::Refusal { reason, .. } => Some(Value::String(reason.clone())),
+        Message::Ack { .. } | Message::Status(_) | Message::Proof(_) | Message::Transactions(_) | Message::Other => {
+            None
+        }
+    }
+}
+
+fn agreed(answers: Vec<Answered<Message>>) -> Reply {
+    Reply::Agreed(answers.into_iter().next().map_or(Value::Null, |answered| result(answered.answer)))
+}
+
+fn result(answer: Message) -> Value {
+    match answer {
+        Message::Reply { result, .. } => result,
+        Message::Ack { .. }
+        | Message::Refusal { .. }
+        | Message::Status(_)
+        | Message::Proof(_)
+        | Message::Transactions(_)
+        | Message::Other => Value::Null,
+    }
+}
+
+fn each(account: Account<Message>) -> (String, Result<Value, String>) {
+    let told = match account.told {
+        Told::Reply(Message::Reply { result, .. }) => Ok(result),
+        Told::Nack(Message::Refusal { reason, .. }) => Err(format!("refused: {reason}")),
+        told => Err(told.to_string()),
+    };
+    (account.node.to_string(), told)
+}
