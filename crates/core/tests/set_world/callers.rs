@@ -37,7 +37,10 @@ impl World {
                 match refusal {
                     Refusal::Closed => assert!(self.books.closing, "it is not closed"),
                     Refusal::Failed { dead: 0, known: 0 } => assert!(self.known.is_empty(), "somebody is known"),
-                    Refusal::Failed { .. } | Refusal::Unreachable(_) | Refusal::TimedOut { .. } => {
+                    Refusal::Failed { .. }
+                    | Refusal::Unreachable(_)
+                    | Refusal::TimedOut { .. }
+                    | Refusal::NoSuchPlace { .. } => {
                         panic!("refused at once: {refusal:?}")
                     }
                 }
@@ -87,6 +90,7 @@ impl World {
     pub(super) fn promise_refusals_are_true(&self, caller: &Caller, refusal: &Refusal) {
         match refusal {
             Refusal::Closed => assert!(self.books.closing, "it is not closed"),
+            Refusal::NoSuchPlace { .. } => panic!("nobody waits for what is not there"),
             Refusal::TimedOut { after } => {
                 assert_eq!(*after, caller.timeout);
                 assert!(self.clock >= caller.deadline, "before its time was over");
