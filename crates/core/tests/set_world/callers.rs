@@ -50,7 +50,10 @@ impl World {
 
     pub(super) fn caller_comes(&mut self) {
         let want = if self.random.chance(self.setting.names) {
-            let place = self.random.chance(self.setting.places).then(|| self.random.below(4));
+            let place = self
+                .random
+                .chance(self.setting.places)
+                .then(|| self.random.below(self.setting.options.per_backend.max(1)));
             Want { place, ..Want::of(backend(self.random.below(self.setting.servers))) }
         } else {
             Want::any()
