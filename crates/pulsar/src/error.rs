@@ -64,6 +64,17 @@ pub enum Error {
         /// How many there were.
         redirects: usize,
     },
+    /// The broker says that the topic has more partitions than anybody makes.
+    #[error("`{topic}` is said to have {partitions} partitions, more than the limit of {limit}")]
+    #[non_exhaustive]
+    Partitions {
+        /// The topic.
+        topic: String,
+        /// How many the broker says there are.
+        partitions: u32,
+        /// The most that are taken on its word.
+        limit: u32,
+    },
     /// A broker's host has no address.
     #[error("`{host}` has no address")]
     #[non_exhaustive]
@@ -151,6 +162,7 @@ impl Error {
                 | ServerError::ProducerFenced => false,
             },
             Error::Unexpected { .. }
+            | Error::Partitions { .. }
             | Error::Redirects { .. }
             | Error::Address(_)
             | Error::Topic(_)

@@ -27,11 +27,14 @@ pub(crate) fn whole(name: &str) -> Result<String, TopicError> {
     }
 }
 
-/// The topics that a topic with partitions consists of.
+/// The most partitions that a broker is believed to have: each is a task and a producer or consumer of its own.
+pub(crate) const MOST_PARTITIONS: u32 = 10_000;
+
+/// The topics that a topic with partitions consists of. There are no more than [`MOST_PARTITIONS`]: see where they are asked for.
 pub(crate) fn partitions(topic: &str, partitions: u32) -> Vec<(String, i32)> {
     match partitions {
         0 => vec![(topic.to_owned(), -1)],
-        _ => (0..partitions).map(|index| (format!("{topic}-partition-{index}"), index as i32)).collect(),
+        _ => (0..partitions).zip(0..).map(|(at, index)| (format!("{topic}-partition-{at}"), index)).collect(),
     }
 }
 

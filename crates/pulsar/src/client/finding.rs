@@ -7,10 +7,12 @@ use crate::connection::{Assigned, Lines, refused};
 use crate::connector::Connector;
 use crate::error::Error;
 use crate::hosts::addresses;
+use crate::topic::MOST_PARTITIONS;
 use crate::wire::{Command, Lookup, LookupType, PartitionedMetadata, PartitionedType};
 use carom::set::LeaseOptions;
 use carom::{Backend, Lease};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// How often a question may be sent on.
 const MOST_REDIRECTS: usize = 20;
@@ -54,7 +56,17 @@ impl Shared {
     }
 
     pub(crate) fn patience(&self, what: &'static str, again: bool) -> Patience {
-        Patience::new(what, again, self.options.operation_timeout, &self.options.recovery)
+        self.patience_until(self.deadline(), what, again)
+    }
+
+    /// For what is a part of an operation that began earlier.
+    pub(crate) fn patience_until(&self, deadline: Instant, what: &'static str, again: bool) -> Patience {
+        Patience::new(what, again, self.options.operation_timeout, deadline, &self.options.recovery)
+    }
+
+    /// When an operation that begins now has taken too long.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.operation_timeout
     }
 
     /// A lease of a connection to the broker that owns a topic: the one that was named, or else the one that is looked up.
@@ -96,7 +108,13 @@ impl Shared {
         };
         match lease.lines().request(WHAT, asked).await? {
             Command::PartitionedMetadataResponse(response) => match response.response.map(PartitionedType::try_from) {
-                Some(Ok(PartitionedType::Success)) => Ok(response.partitions.unwrap_or(0)),
+                Some(Ok(PartitionedType::Success)) => match response.partitions.unwrap_or(0) {
+                    partitions @ 0..=MOST_PARTITIONS => Ok(partitions),
+                    partitions => {
+                        let topic = topic.to_owned();
+                        Err(Error::Partitions { topic, partitions, limit: MOST_PARTITIONS })
+                    }
+                },
                 _ => Err(refused(WHAT, response.error, response.message)),
             },
             other => Err(Error::Unexpected { what: WHAT, kind: other.command_type() as i32 }),

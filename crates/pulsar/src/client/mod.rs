@@ -74,7 +74,8 @@ impl Client {
     /// How many partitions a topic has; 0 when it is not made of partitions. Cancel safe.
     ///
     /// # Errors
-    /// When nobody says so within `operation_timeout`, or somebody says no.
+    /// When nobody says so within `operation_timeout`, or somebody says no; [`Error::Partitions`] when they are said to be more
+    /// than 10 000.
     pub async fn partitions(&self, topic: &str) -> Result<u32, Error> {
         self.shared.partitions(&topic::whole(topic)?).await
     }

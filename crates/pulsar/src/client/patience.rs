@@ -24,12 +24,17 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub(crate) fn new(what: &'static str, again: bool, allowed: Duration, policy: &Policy) -> Patience {
+    pub(crate) fn new(
+        what: &'static str,
+        again: bool,
+        allowed: Duration,
+        deadline: Instant,
+        policy: &Policy,
+    ) -> Patience {
         // Time is what runs out, not attempts: a topic may take any number of them to settle.
         let policy = policy.clone().attempts(u32::MAX);
         let tries = Tries::new(&policy);
         let random = Random::new(RandomState::new().build_hasher().finish());
-        let deadline = Instant::now() + allowed;
         Patience { what, again, allowed, deadline, policy, tries, random, last: None }
     }
 

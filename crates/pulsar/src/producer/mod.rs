@@ -35,8 +35,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use task::{Identity, Order, Pending, Task};
+use task::{Beginning, Identity, Order, Pending, Task};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// A producer to be; awaiting it begins it. Made by [`Client::producer`](crate::Client::producer).
 #[must_use = "a producer does not begin until it is awaited"]
@@ -77,11 +78,12 @@ impl ProducerBuilder {
     async fn begin(self) -> Result<Producer, Error> {
         self.check()?;
         let topic = topic::whole(&self.topic)?;
+        let deadline = self.shared.deadline();
         let partitions = self.shared.partitions(&topic).await?;
         let mut parts = Vec::new();
         let mut begun = Vec::new();
         for (topic, partition) in topic::partitions(&topic, partitions) {
-            let (part, beginning) = self.part(topic, partition);
+            let (part, beginning) = self.part(topic, partition, deadline);
             parts.push(part);
             begun.push(beginning);
         }
@@ -92,9 +94,15 @@ impl ProducerBuilder {
         Ok(Producer { topic, parts, turn: AtomicUsize::new(0), timeout: self.shared.options.operation_timeout })
     }
 
-    fn part(&self, topic: String, partition: i32) -> (Part, oneshot::Receiver<Result<(), Error>>) {
+    fn part(
+        &self,
+        topic: String,
+        partition: i32,
+        deadline: Instant,
+    ) -> (Part, oneshot::Receiver<Result<(), Error>>) {
         let (orders, taken) = mpsc::unbounded_channel();
-        let (begun, beginning) = oneshot::channel();
+        let (reply, beginning) = oneshot::channel();
+        let begun = Beginning { reply, deadline };
         let part = Part { orders, room: Arc::new(Semaphore::new(self.max_pending)), fate: Arc::default() };
         let who = Identity {
             topic,

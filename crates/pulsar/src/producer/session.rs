@@ -11,6 +11,7 @@ use carom::Lease;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 const WHAT: &str = "the producer";
 
@@ -23,16 +24,19 @@ pub(super) struct Session {
     pub(super) last_sequence: i64,
 }
 
-/// Begins it, for as long as there is patience.
+/// Begins it, for as long as there is patience: the first time until a deadline.
 pub(super) async fn begin(
     shared: Arc<Shared>,
     who: Identity,
     mut assigned: Option<Assigned>,
     delay: Duration,
-    again: bool,
+    first: Option<Instant>,
 ) -> Result<Session, Error> {
     tokio::time::sleep(delay).await;
-    let mut patience = shared.patience(WHAT, again);
+    let mut patience = match first {
+        Some(deadline) => shared.patience_until(deadline, WHAT, false),
+        None => shared.patience(WHAT, true),
+    };
     loop {
         if let Some(session) = patience.attempt(attempt(&shared, &who, &mut assigned)).await? {
             return Ok(session);

@@ -37,8 +37,8 @@ pub(super) struct Task {
     pub(super) shared: Arc<Shared>,
     pub(super) who: Identity,
     pub(super) orders: mpsc::UnboundedReceiver<Order>,
-    /// Hears that the producer has begun, or why not.
-    pub(super) begun: Option<oneshot::Sender<Result<(), Error>>>,
+    /// Until the producer has begun.
+    pub(super) begun: Option<Beginning>,
     pub(super) room: Arc<Semaphore>,
     /// Why it has ended, for those who come later.
     pub(super) fate: Arc<OnceLock<Error>>,
@@ -48,6 +48,13 @@ pub(super) struct Task {
     close: Option<oneshot::Sender<Result<(), Error>>>,
     pub(super) last: Option<Error>,
     pub(super) pace: Pace,
+}
+
+/// A producer that has not begun yet.
+pub(super) struct Beginning {
+    /// Hears that it has begun, or why not.
+    pub(super) reply: oneshot::Sender<Result<(), Error>>,
+    pub(super) deadline: tokio::time::Instant,
 }
 
 /// Who the producer is, to every broker.
@@ -69,7 +76,7 @@ impl Task {
         shared: Arc<Shared>,
         who: Identity,
         orders: mpsc::UnboundedReceiver<Order>,
-        begun: oneshot::Sender<Result<(), Error>>,
+        begun: Beginning,
         room: Arc<Semaphore>,
         fate: Arc<OnceLock<Error>>,
     ) -> Task {
@@ -91,7 +98,7 @@ impl Task {
             let _ = entry.what.reply.send(Err(reason.clone()));
         }
         if let Some(begun) = self.begun.take() {
-            let _ = begun.send(Err(reason.clone()));
+            let _ = begun.reply.send(Err(reason.clone()));
         }
         if let Some(close) = self.close.take() {
             let _ = close.send(if matches!(reason, Error::Closed) { Ok(()) } else { Err(reason) });
@@ -110,7 +117,7 @@ impl Task {
             self.who.seat.place = Some(session.lease.place());
             if let Some(begun) = self.begun.take() {
                 self.line.begin_after(session.last_sequence);
-                let _ = begun.send(Ok(()));
+                let _ = begun.reply.send(Ok(()));
             }
             self.line.rewind();
             self.pace.begun();
@@ -127,7 +134,8 @@ impl Task {
 
     /// Begins the producer at its broker; meanwhile orders are taken and time runs out.
     async fn begin(&mut self, assigned: Option<Assigned>, delay: Duration) -> Result<Session, Error> {
-        let begin = session::begin(Arc::clone(&self.shared), self.who.clone(), assigned, delay, self.begun.is_none());
+        let first = self.begun.as_ref().map(|begun| begun.deadline);
+        let begin = session::begin(Arc::clone(&self.shared), self.who.clone(), assigned, delay, first);
         let closed = self.shared.closed();
         tokio::pin!(begin, closed);
         loop {
