@@ -20,7 +20,9 @@ pub(crate) struct Lines {
     pub(super) table: Mutex<Table>,
     pub(super) control: mpsc::UnboundedSender<Frame>,
     pub(super) data: mpsc::Sender<Outbound>,
+    /// Whatever a broker asks for again and again without reading is owed once.
     pub(super) pong_owed: Notify,
+    pub(super) proof_owed: Notify,
     pub(super) over: watch::Sender<Option<Arc<ConnectionError>>>,
     /// Answers to nothing that is asked any more, or asked twice.
     pub(super) strays: AtomicU64,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  control: requests, acks, flow --+
-//!  pongs: one owed or none --------+--> writer task --> socket --> reader task --> table: requests,
+//!  pong, proof: one owed or none --+--> writer task --> socket --> reader task --> table: requests,
 //!  data: messages, bounded --------+    in this order              keep-alive      producers, consumers
 //! ```
 //!
@@ -51,6 +51,9 @@ pub(crate) struct Connection {
     lines: Arc<Lines>,
 }
 
+/// Says who the client is; `None` when it has nothing to say.
+pub(crate) type Authenticate = Box<dyn Fn() -> Option<Frame> + Send>;
+
 /// What a connection is made with, once the handshake is done.
 pub(crate) struct Setup {
     pub(crate) broker: String,
@@ -59,7 +62,7 @@ pub(crate) struct Setup {
     pub(crate) keep_alive: Duration,
     pub(crate) numbers: Arc<Numbers>,
     /// Says again who the client is, when the broker asks.
-    pub(crate) authenticate: Box<dyn Fn() -> Option<Frame> + Send>,
+    pub(crate) authenticate: Authenticate,
     /// What was read behind the handshake.
     pub(crate) read: BytesMut,
 }
@@ -79,13 +82,15 @@ impl Connection {
             control,
             data,
             pong_owed: Notify::new(),
+            proof_owed: Notify::new(),
             over: watch::Sender::new(None),
             strays: AtomicU64::new(0),
         });
         let (read, write) = tokio::io::split(socket);
-        let reader = reader::Reader::new(Arc::clone(&lines), setup.keep_alive, setup.authenticate, setup.read);
+        let reader = reader::Reader::new(Arc::clone(&lines), setup.keep_alive, setup.read);
         tokio::spawn(reader.run(read));
-        tokio::spawn(writer::run(Arc::clone(&lines), write, from_control, from_data));
+        let writer = writer::Writer::new(Arc::clone(&lines), setup.authenticate, from_control, from_data);
+        tokio::spawn(writer.run(write));
         Connection { lines }
     }
 
