@@ -126,6 +126,13 @@ pub enum Error {
         /// Why.
         source: Arc<Error>,
     },
+    /// The task of the producer or consumer panicked, which is a bug.
+    #[error("the task of the {what} panicked")]
+    #[non_exhaustive]
+    Panicked {
+        /// Which of them.
+        what: &'static str,
+    },
     /// The client, the producer or the consumer was closed.
     #[error("closed")]
     Closed,
@@ -170,6 +177,7 @@ impl Error {
             | Error::TooLarge { .. }
             | Error::Unreadable { .. }
             | Error::Ended { .. }
+            | Error::Panicked { .. }
             | Error::Closed => false,
         }
     }

@@ -3,7 +3,7 @@
 mod support;
 
 use carom::Policy;
-use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType};
+use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType, ProducerSuccess};
 use carom_pulsar::{Client, Error, Producer, Sending, ServerError};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -178,6 +178,20 @@ async fn what_has_its_receipt_is_not_sent_again_however_soon_the_connection_ends
     }
     let (_, doubled) = &*told.lock().unwrap();
     assert!(doubled.is_empty(), "{doubled:?}");
+}
+
+#[tokio::test]
+async fn a_producer_after_the_last_number_there_is_goes_on() {
+    let teller = Teller::start(|command, url| match command {
+        Command::Producer(begun) => {
+            let (request_id, producer_name, last_sequence_id) = (begun.request_id, "till".into(), Some(i64::MAX));
+            vec![ProducerSuccess { request_id, producer_name, last_sequence_id, ..ProducerSuccess::default() }.into()]
+        }
+        command => usual(command, url),
+    })
+    .await;
+    let producer = in_time(producer_of(&teller)).await;
+    assert_eq!(in_time(producer.send("0")).await.unwrap().entry, 1 << 63);
 }
 
 #[tokio::test]

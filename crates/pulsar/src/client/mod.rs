@@ -53,6 +53,11 @@ impl Client {
         Client { shared: Arc::new(shared) }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// A producer for a topic, `persistent://tenant/namespace/topic` or short. Awaiting it begins the producer, on each partition
     /// if the topic has them; options come before.
     ///

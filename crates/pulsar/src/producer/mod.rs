@@ -199,10 +199,10 @@ impl Producer {
             if part.orders.send(Order::Close(reply)).is_err() {
                 return Err(why(&part.fate));
             }
-            closing.push(closed);
+            closing.push((closed, &part.fate));
         }
-        for closed in closing {
-            closed.await.unwrap_or(Ok(()))?;
+        for (closed, fate) in closing {
+            closed.await.unwrap_or_else(|_| Err(why(fate)))?;
         }
         Ok(())
     }

@@ -86,9 +86,16 @@ impl Task {
 
     pub(super) async fn run(mut self) {
         let reason = self.live().await;
-        tracing::debug!(topic = self.who.topic, %reason, "producer ended");
+        self.end(reason);
+    }
+
+    /// Tells everybody why it has ended.
+    fn end(&mut self, reason: Error) {
         // From here on everybody is told so, then those who are in line already.
-        let _ = self.fate.set(reason.clone());
+        if self.fate.set(reason.clone()).is_err() {
+            return;
+        }
+        tracing::debug!(topic = self.who.topic, %reason, "producer ended");
         self.room.close();
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
@@ -166,5 +173,59 @@ impl Task {
             let source = self.last.clone().map(Arc::new);
             let _ = entry.what.reply.send(Err(Error::TimedOut { what: "the message", after, source }));
         }
+    }
+}
+
+/// A task may panic, and its runtime may end: nobody is to be left without a reason.
+impl Drop for Task {
+    fn drop(&mut self) {
+        let what = "producer";
+        self.end(if std::thread::panicking() { Error::Panicked { what } } else { Error::Closed });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    /// A task that never runs, and what it leaves to those who wait for it.
+    fn waiting() -> (Task, oneshot::Receiver<Result<(), Error>>, oneshot::Receiver<Result<MessageId, Error>>) {
+        let client = Client::builder("pulsar://127.0.0.1:1").build().unwrap();
+        let seat = Seat { role: "producer", place: None };
+        let (topic, named_by_user) = ("persistent://public/default/orders".to_owned(), false);
+        let who = Identity { topic, partition: -1, id: 0, name: None, named_by_user, epoch: 0, seat };
+        let (orders, taken) = mpsc::unbounded_channel();
+        let (reply, beginning) = oneshot::channel();
+        let begun = Beginning { reply, deadline: tokio::time::Instant::now() };
+        let room = Arc::new(Semaphore::new(1));
+        let (reply, receipt) = oneshot::channel();
+        let place = Arc::clone(&room).try_acquire_owned().unwrap();
+        let pending = Pending { message: "0".into(), reply, _room: place, encoded: None, refused: None };
+        assert!(orders.send(Order::Send(pending, Instant::now())).is_ok());
+        (Task::new(client.shared(), who, taken, begun, room, Arc::default()), beginning, receipt)
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_leaves_a_reason_to_all_who_wait() {
+        let (task, beginning, receipt) = waiting();
+        let (fate, room) = (Arc::clone(&task.fate), Arc::clone(&task.room));
+        let panicked = tokio::spawn(async move {
+            let _task = task;
+            panic!("a bug");
+        });
+        assert!(panicked.await.unwrap_err().is_panic());
+        assert!(matches!(fate.get(), Some(Error::Panicked { what: "producer" })));
+        assert!(matches!(beginning.await, Ok(Err(Error::Panicked { .. }))));
+        assert!(matches!(receipt.await, Ok(Err(Error::Panicked { .. }))));
+        assert!(room.is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_task_whose_runtime_ends_is_closed() {
+        let (task, beginning, receipt) = waiting();
+        drop(task);
+        assert!(matches!(beginning.await, Ok(Err(Error::Closed))));
+        assert!(matches!(receipt.await, Ok(Err(Error::Closed))));
     }
 }
