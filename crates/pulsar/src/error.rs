@@ -168,10 +168,10 @@ impl Error {
                 | ServerError::TransactionNotFound
                 | ServerError::ProducerFenced => false,
             },
+            // What has been found before can be found, once the brokers agree again.
+            Error::Redirects { .. } | Error::Address(_) => again,
             Error::Unexpected { .. }
             | Error::Partitions { .. }
-            | Error::Redirects { .. }
-            | Error::Address(_)
             | Error::Topic(_)
             | Error::Option { .. }
             | Error::TooLarge { .. }

@@ -122,8 +122,10 @@ impl Builder {
         self
     }
 
-    /// How long an operation may take, retries included: beginning a producer or consumer, beginning it again after its topic
-    /// has moved, a `send`, a request. Default 30 s.
+    /// How long an operation may take, retries included: beginning a producer or consumer, a `send`, a request. Default 30 s.
+    ///
+    /// A producer or consumer that has begun outlives any outage: it goes on looking for its broker, each attempt within this
+    /// time, until it is closed or is told that there is no use.
     pub fn operation_timeout(mut self, operation_timeout: Duration) -> Builder {
         self.operation_timeout = operation_timeout;
         self

@@ -3,10 +3,12 @@
 mod builder;
 mod finding;
 mod patience;
+mod trouble;
 
 pub use builder::{BuildError, Builder};
 pub(crate) use finding::Seat;
 pub(crate) use patience::{Pace, at};
+pub(crate) use trouble::Trouble;
 
 use crate::connection::Numbers;
 use crate::connector::Connector;

@@ -23,7 +23,7 @@ mod task;
 
 pub use outgoing::Outgoing;
 
-use crate::client::{Seat, Shared};
+use crate::client::{Seat, Shared, Trouble};
 use crate::error::Error;
 use crate::message_id::MessageId;
 use crate::topic;
@@ -103,7 +103,7 @@ impl ProducerBuilder {
         let (orders, taken) = mpsc::unbounded_channel();
         let (reply, beginning) = oneshot::channel();
         let begun = Beginning { reply, deadline };
-        let part = Part { orders, room: Arc::new(Semaphore::new(self.max_pending)), fate: Arc::default() };
+        let part = Part::new(orders, self.max_pending);
         let who = Identity {
             topic,
             partition,
@@ -113,8 +113,7 @@ impl ProducerBuilder {
             epoch: 0,
             seat: Seat { role: "producer", place: None },
         };
-        let (room, fate) = (Arc::clone(&part.room), Arc::clone(&part.fate));
-        self.shared.spawn(Task::new(Arc::clone(&self.shared), who, taken, begun, room, fate).run());
+        self.shared.spawn(Task::new(Arc::clone(&self.shared), who, taken, begun, &part).run());
         (part, beginning)
     }
 }
@@ -129,6 +128,10 @@ impl IntoFuture for ProducerBuilder {
 }
 
 /// Sends messages to a topic. Dropping it sends what is in line, and closes it at the broker, without waiting.
+///
+/// Once it has begun it outlives any outage: it looks for its broker again and again, with delays, until it is closed or told
+/// something final: that the client may not, that the topic has ended or is gone, that another producer has taken its place. What
+/// is sent meanwhile is in line until its time is up, and fails then with what is wrong ([`trouble`](Producer::trouble)).
 pub struct Producer {
     topic: String,
     parts: Vec<Part>,
@@ -142,6 +145,7 @@ struct Part {
     orders: mpsc::UnboundedSender<Order>,
     room: Arc<Semaphore>,
     fate: Arc<OnceLock<Error>>,
+    trouble: Trouble,
 }
 
 impl Producer {
@@ -186,6 +190,12 @@ impl Producer {
         self.parts.len()
     }
 
+    /// Why it is without a broker, of any of its partitions, since attempts to find one fail; `None` while all is well. It goes
+    /// on looking for one, however long that takes, and sends what is in line then.
+    pub fn trouble(&self) -> Option<Error> {
+        self.parts.iter().find_map(|part| part.trouble.get())
+    }
+
     /// Sends what is in line, and closes the producer at its brokers.
     ///
     /// Cancelling it only stops waiting.
@@ -209,6 +219,11 @@ impl Producer {
 }
 
 impl Part {
+    fn new(orders: mpsc::UnboundedSender<Order>, max_pending: usize) -> Part {
+        let room = Arc::new(Semaphore::new(max_pending));
+        Part { orders, room, fate: Arc::default(), trouble: Trouble::default() }
+    }
+
     fn put(&self, message: Outgoing, room: OwnedSemaphorePermit, timeout: Duration) -> State {
         let (reply, receipt) = oneshot::channel();
         let deadline = (tokio::time::Instant::now() + timeout).into_std();

@@ -1,19 +1,21 @@
 //! The task of a producer on one topic or partition: finds the broker, sends what is in line, and finds the next broker when the
 //! topic moves.
 
+use super::Part;
 use super::encoded::Encoded;
 use super::outgoing::Outgoing;
 use super::outstanding::Outstanding;
 use super::serving::Turn;
 use super::session::{self, Session};
 use crate::address::proxy_of;
-use crate::client::{Pace, Seat, Shared, at};
+use crate::client::{Pace, Seat, Shared, Trouble, at};
 use crate::connection::Assigned;
 use crate::error::Error;
 use crate::message_id::MessageId;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tracing::Instrument;
 
 /// What the handle asks of the task.
 pub(super) enum Order {
@@ -46,7 +48,9 @@ pub(super) struct Task {
     /// No more orders will come.
     pub(super) gone: bool,
     close: Option<oneshot::Sender<Result<(), Error>>>,
+    /// What went wrong last, of which there may be news.
     pub(super) last: Option<Error>,
+    pub(super) trouble: Trouble,
     pub(super) pace: Pace,
 }
 
@@ -77,11 +81,11 @@ impl Task {
         who: Identity,
         orders: mpsc::UnboundedReceiver<Order>,
         begun: Beginning,
-        room: Arc<Semaphore>,
-        fate: Arc<OnceLock<Error>>,
+        part: &Part,
     ) -> Task {
         let (line, begun, pace) = (Outstanding::new(), Some(begun), Pace::new(&shared.options.recovery));
-        Task { shared, who, orders, begun, room, fate, line, gone: false, close: None, last: None, pace }
+        let Part { room, fate, trouble, .. } = part.clone();
+        Task { shared, who, orders, begun, room, fate, line, gone: false, close: None, last: None, trouble, pace }
     }
 
     pub(super) async fn run(mut self) {
@@ -120,6 +124,9 @@ impl Task {
                 Ok(session) => session,
                 Err(error) => return error,
             };
+            if let Some(trouble) = self.trouble.take() {
+                self.last = Some(trouble);
+            }
             self.who.name = Some(session.name.clone());
             self.who.seat.place = Some(session.lease.place());
             if let Some(begun) = self.begun.take() {
@@ -142,7 +149,9 @@ impl Task {
     /// Begins the producer at its broker; meanwhile orders are taken and time runs out.
     async fn begin(&mut self, assigned: Option<Assigned>, delay: Duration) -> Result<Session, Error> {
         let first = self.begun.as_ref().map(|begun| begun.deadline);
-        let begin = session::begin(Arc::clone(&self.shared), self.who.clone(), assigned, delay, first);
+        let (shared, trouble) = (Arc::clone(&self.shared), self.trouble.clone());
+        let begin = session::begin(shared, self.who.clone(), assigned, delay, first, trouble);
+        let begin = begin.instrument(tracing::info_span!("producer", topic = self.who.topic));
         let closed = self.shared.closed();
         tokio::pin!(begin, closed);
         loop {
@@ -170,7 +179,7 @@ impl Task {
         let after = self.shared.options.operation_timeout;
         let now = tokio::time::Instant::now().into_std();
         while let Some(entry) = self.line.expired(now) {
-            let source = self.last.clone().map(Arc::new);
+            let source = self.trouble.get().or_else(|| self.last.clone()).map(Arc::new);
             let _ = entry.what.reply.send(Err(Error::TimedOut { what: "the message", after, source }));
         }
     }
@@ -198,12 +207,12 @@ mod tests {
         let (orders, taken) = mpsc::unbounded_channel();
         let (reply, beginning) = oneshot::channel();
         let begun = Beginning { reply, deadline: tokio::time::Instant::now() };
-        let room = Arc::new(Semaphore::new(1));
+        let part = Part::new(orders, 1);
         let (reply, receipt) = oneshot::channel();
-        let place = Arc::clone(&room).try_acquire_owned().unwrap();
+        let place = Arc::clone(&part.room).try_acquire_owned().unwrap();
         let pending = Pending { message: "0".into(), reply, _room: place, encoded: None, refused: None };
-        assert!(orders.send(Order::Send(pending, Instant::now())).is_ok());
-        (Task::new(client.shared(), who, taken, begun, room, Arc::default()), beginning, receipt)
+        assert!(part.orders.send(Order::Send(pending, Instant::now())).is_ok());
+        (Task::new(client.shared(), who, taken, begun, &part), beginning, receipt)
     }
 
     #[tokio::test]
