@@ -2,8 +2,9 @@
 
 mod support;
 
+use bytes::BytesMut;
 use carom::Policy;
-use carom_pulsar::wire::CommandType;
+use carom_pulsar::wire::{CloseProducer, Codec, CommandType};
 use carom_pulsar::{Builder, Client, Error, ServerError, SubType};
 use std::task::Poll;
 use std::time::Duration;
@@ -347,4 +348,41 @@ async fn closing_ends_a_producer_that_looks_for_its_broker() {
     in_time(one.close()).await.unwrap();
     in_time(client.close()).await;
     assert!(matches!(other.send("0").await, Err(Error::Closed)));
+}
+
+/// Tells the only producer there is that its topic is at an address now.
+fn send_away(cluster: &Cluster, to: &str) {
+    let producer_id = cluster.connection_list(0)[0].producers[0].id;
+    let assigned_broker_service_url = Some(to.to_owned());
+    let close = CloseProducer { producer_id, request_id: 0, assigned_broker_service_url, ..CloseProducer::default() };
+    let mut bytes = BytesMut::new();
+    Codec::default().encode(&close.into(), &mut bytes).unwrap();
+    cluster.inject(0, &bytes);
+}
+
+#[tokio::test]
+async fn an_address_that_makes_no_sense_is_no_reason_to_end_but_to_look_the_topic_up() {
+    for nonsense in ["", "http://nowhere", "pulsar://a,b", "pulsar://a..b"] {
+        let cluster = Cluster::start(1).await.unwrap();
+        let client = never(client(&cluster));
+        let producer = client.producer("orders").await.unwrap();
+        let begun = cluster.heard(0, CommandType::Producer);
+        send_away(&cluster, nonsense);
+        in_time(cluster.until(|cluster| cluster.heard(0, CommandType::Producer) > begun)).await;
+        in_time(producer.send("0")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_answers_a_producer_does_not_wait_for_most_of_its_time() {
+    let timeout = Duration::from_secs(8);
+    let cluster = Cluster::start(1).await.unwrap();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = never(client(&cluster).operation_timeout(timeout));
+    let producer = client.producer("orders").await.unwrap();
+    send_away(&cluster, &format!("pulsar://{}", silent.local_addr().unwrap()));
+    let _accepted = in_time(silent.accept()).await.unwrap();
+    let began = std::time::Instant::now();
+    in_time(producer.send("0")).await.unwrap();
+    assert!(began.elapsed() < timeout * 3 / 4, "{:?}", began.elapsed());
 }

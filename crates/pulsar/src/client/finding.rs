@@ -12,10 +12,14 @@ use crate::wire::{Command, Lookup, LookupType, PartitionedMetadata, PartitionedT
 use carom::set::LeaseOptions;
 use carom::{Backend, Lease};
 use std::sync::Arc;
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
 /// How often a question may be sent on.
 const MOST_REDIRECTS: usize = 20;
+
+/// How long a broker that another one has named may take, at most; a lookup may know better.
+const HINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Who serves a topic: a broker, or a broker behind the proxy that was asked.
 #[derive(Clone, Debug)]
@@ -69,17 +73,22 @@ impl Shared {
         Instant::now() + self.options.operation_timeout
     }
 
-    /// A lease of a connection to the broker that owns a topic: the one that was named, or else the one that is looked up.
+    /// A lease of a connection to the broker that owns a topic: the one that was named, if it can be had soon, or else the one
+    /// that is looked up.
     pub(crate) async fn lease_for(
         &self,
         topic: &str,
         seat: Seat,
         assigned: Option<Assigned>,
     ) -> Result<Lease<Connector>, Error> {
-        if let Some(assigned) = assigned
-            && let Some(lease) = self.lease_assigned(&assigned, seat).await
-        {
-            return lease;
+        if let Some(assigned) = assigned {
+            let within = (self.options.operation_timeout / 4).min(HINT_TIMEOUT);
+            match timeout(within, self.lease_assigned(&assigned, seat)).await {
+                Ok(Ok(Some(lease))) => return Ok(lease),
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => tracing::debug!(topic, %error, "where the topic is said to be, it cannot be had"),
+                Err(_) => tracing::debug!(topic, ?within, "where the topic is said to be, nobody answers"),
+            }
         }
         self.lease_owner(topic, seat).await
     }
@@ -91,11 +100,11 @@ impl Shared {
         }
     }
 
-    async fn lease_assigned(&self, assigned: &Assigned, seat: Seat) -> Option<Result<Lease<Connector>, Error>> {
+    async fn lease_assigned(&self, assigned: &Assigned, seat: Seat) -> Result<Option<Lease<Connector>>, Error> {
         let url = if self.options.tls { &assigned.tls } else { &assigned.plain };
-        match Authority::of_url(url.as_deref()?) {
-            Ok(broker) => Some(self.lease_broker(&broker, seat).await),
-            Err(error) => Some(Err(error.into())),
+        match url {
+            Some(url) => Ok(Some(self.lease_broker(&Authority::of_url(url)?, seat).await?)),
+            None => Ok(None),
         }
     }
 
