@@ -84,6 +84,15 @@ pub enum Error {
         /// What the resolver said.
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
+    /// The broker names the owner of a topic, but not how this client could reach it: with TLS, or without.
+    #[error("the lookup of `{topic}` was answered without a `{scheme}://` address")]
+    #[non_exhaustive]
+    NoAddress {
+        /// The topic.
+        topic: String,
+        /// How the address that was wanted begins.
+        scheme: &'static str,
+    },
     /// A broker named another by an address that makes no sense.
     #[error(transparent)]
     Address(#[from] AddressError),
@@ -169,7 +178,7 @@ impl Error {
                 | ServerError::ProducerFenced => false,
             },
             // What has been found before can be found, once the brokers agree again.
-            Error::Redirects { .. } | Error::Address(_) => again,
+            Error::Redirects { .. } | Error::NoAddress { .. } | Error::Address(_) => again,
             Error::Unexpected { .. }
             | Error::Partitions { .. }
             | Error::Topic(_)

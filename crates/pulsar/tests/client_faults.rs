@@ -3,7 +3,7 @@
 mod support;
 
 use carom_pulsar::wire::{
-    Command, CommandType, PartitionedMetadataResponse, PartitionedType,
+    Command, CommandType, LookupResponse, LookupType, PartitionedMetadataResponse, PartitionedType,
 };
 use carom_pulsar::{Client, ConnectionError, Error, ServerError};
 use std::time::{Duration, Instant};
@@ -227,4 +227,34 @@ async fn the_lookup_of_partitions_counts_towards_the_time_that_a_producer_may_ta
     let error = in_time(client.producer("orders")).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { what: "the producer", .. }), "{}", told_by(&error));
     assert!(began.elapsed() < timeout + late, "not one time after the other: {:?}", began.elapsed());
+}
+
+/// A broker that names the owner of every topic by these addresses.
+async fn naming(plain: Option<&'static str>, tls: Option<&'static str>) -> Teller {
+    Teller::start(move |command, url| match command {
+        Command::Lookup(asked) => vec![
+            LookupResponse {
+                request_id: asked.request_id,
+                response: Some(LookupType::Connect as i32),
+                broker_service_url: plain.map(str::to_owned),
+                broker_service_url_tls: tls.map(str::to_owned),
+                ..LookupResponse::default()
+            }
+            .into(),
+        ],
+        command => usual(command, url),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_without_tls_does_not_dial_an_address_with_tls() {
+    for plain in [None, Some("")] {
+        let teller = naming(plain, Some("pulsar+ssl://127.0.0.1:1")).await;
+        let error = in_time(Client::builder(&teller.url).build().unwrap().producer("orders")).await.unwrap_err();
+        assert!(matches!(error, Error::NoAddress { scheme: "pulsar", .. }), "{}", told_by(&error));
+    }
+    let teller = naming(Some("pulsar+ssl://127.0.0.1:1"), None).await;
+    let error = in_time(Client::builder(&teller.url).build().unwrap().producer("orders")).await.unwrap_err();
+    assert!(matches!(&error, Error::Address(wrong) if wrong.problem.contains("with TLS")), "{}", told_by(&error));
 }

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::patience::Patience;
-use crate::address::{Authority, behind_proxy};
+use crate::address::{Authority, behind_proxy, scheme};
 use crate::connection::{Assigned, Lines, refused};
 use crate::connector::Connector;
 use crate::error::Error;
@@ -103,7 +103,7 @@ impl Shared {
     async fn lease_assigned(&self, assigned: &Assigned, seat: Seat) -> Result<Option<Lease<Connector>>, Error> {
         let url = if self.options.tls { &assigned.tls } else { &assigned.plain };
         match url {
-            Some(url) => Ok(Some(self.lease_broker(&Authority::of_url(url)?, seat).await?)),
+            Some(url) => Ok(Some(self.lease_broker(&Authority::of_url(url, self.options.tls)?, seat).await?)),
             None => Ok(None),
         }
     }
@@ -135,8 +135,11 @@ impl Shared {
         let mut authoritative = false;
         for _ in 0..=MOST_REDIRECTS {
             let found = ask_owner(lease.lines(), topic, authoritative).await?;
-            let url = if self.options.tls { found.tls.or(found.plain) } else { found.plain };
-            let broker = Authority::of_url(url.as_deref().unwrap_or_default())?;
+            let tls = self.options.tls;
+            // Neither of them stands in for the other: what is to be secret stays secret.
+            let url = if tls { found.tls } else { found.plain }.filter(|url| !url.is_empty());
+            let url = url.ok_or_else(|| Error::NoAddress { topic: topic.to_owned(), scheme: scheme(tls) })?;
+            let broker = Authority::of_url(&url, tls)?;
             match found.how {
                 Found::There if found.proxied => {
                     let backend = lease.backend();
