@@ -117,6 +117,15 @@ pub enum Error {
         /// The most that the broker takes.
         limit: usize,
     },
+    /// What is asked of the broker is larger than it takes: a name of many thousand characters.
+    #[error("{what} cannot be asked for")]
+    #[non_exhaustive]
+    Unsayable {
+        /// What was to be asked of it.
+        what: &'static str,
+        /// How large it is, and may be.
+        source: WireError,
+    },
     /// A message that arrived cannot be taken apart.
     #[error("message {id} cannot be read")]
     #[non_exhaustive]
@@ -184,6 +193,7 @@ impl Error {
             | Error::Topic(_)
             | Error::Option { .. }
             | Error::TooLarge { .. }
+            | Error::Unsayable { .. }
             | Error::Unreadable { .. }
             | Error::Ended { .. }
             | Error::Panicked { .. }

@@ -4,6 +4,7 @@ mod support;
 
 use carom_pulsar::wire::{
     Command, CommandType, LookupResponse, LookupType, PartitionedMetadataResponse, PartitionedType,
+    WireError,
 };
 use carom_pulsar::{Client, ConnectionError, Error, ServerError};
 use std::time::{Duration, Instant};
@@ -257,4 +258,15 @@ async fn a_client_without_tls_does_not_dial_an_address_with_tls() {
     let teller = naming(Some("pulsar+ssl://127.0.0.1:1"), None).await;
     let error = in_time(Client::builder(&teller.url).build().unwrap().producer("orders")).await.unwrap_err();
     assert!(matches!(&error, Error::Address(wrong) if wrong.problem.contains("with TLS")), "{}", told_by(&error));
+}
+
+#[tokio::test]
+async fn a_command_that_the_broker_does_not_take_fails_at_once() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.max_message_size(100);
+    let client = client(&cluster).operation_timeout(Duration::from_secs(60)).build().unwrap();
+    let error = in_time(client.producer("x".repeat(20_000))).await.unwrap_err();
+    let too_large = matches!(error, Error::Unsayable { source: WireError::TooLarge { .. }, .. });
+    assert!(too_large, "{}", told_by(&error));
+    in_time(client.producer("orders")).await.unwrap();
 }

@@ -35,7 +35,7 @@ impl Lines {
         what: &'static str,
         command: impl FnOnce(u64) -> BaseCommand,
     ) -> Result<Command, Error> {
-        let (number, answer) = self.ask(command)?;
+        let (number, answer) = self.ask(what, command)?;
         let _taken_out = Asked { lines: self, number };
         match answer.await {
             Ok(Ok(command)) => Ok(command),
@@ -45,11 +45,15 @@ impl Lines {
     }
 
     /// Asks; the answer comes by itself. An entry stays until then, or until the connection ends.
-    pub(crate) fn ask(
+    fn ask(
         &self,
+        what: &'static str,
         command: impl FnOnce(u64) -> BaseCommand,
     ) -> Result<(u64, oneshot::Receiver<Answer>), Error> {
         let number = self.numbers.next();
+        let command = Frame::from(command(number));
+        // What cannot be written is not answered.
+        self.codec.measure(&command).map_err(|source| Error::Unsayable { what, source })?;
         let (sender, answer) = oneshot::channel();
         {
             let mut table = self.table();
@@ -58,7 +62,7 @@ impl Lines {
             }
             table.requests.insert(number, sender);
         }
-        self.tell(command(number));
+        let _ = self.control.send(command);
         Ok((number, answer))
     }
 

@@ -81,18 +81,10 @@ impl Codec {
     /// # Errors
     /// When it is too large; nothing is appended then.
     pub fn encode(&self, frame: &Frame, bytes: &mut BytesMut) -> Result<(), WireError> {
-        let command = frame.command.encoded_len();
-        let behind = frame.message.as_ref().map_or(0, |message| {
-            let metadata = message.metadata.encoded_len();
-            2 + 4 + 4 + metadata + message.payload.len()
-        });
-        let total = 4 + command + behind;
-        if total > self.limit {
-            return Err(WireError::TooLarge { size: total, limit: self.limit });
-        }
+        let total = self.measure(frame)?;
         bytes.reserve(4 + total);
         bytes.put_u32(total as u32);
-        bytes.put_u32(command as u32);
+        bytes.put_u32(frame.command.encoded_len() as u32);
         frame.command.encode_raw(bytes);
         if let Some(message) = &frame.message {
             bytes.put_u16(CHECKSUM);
@@ -105,6 +97,22 @@ impl Codec {
             bytes[checksum_at..checksum_at + 4].copy_from_slice(&checksum.to_be_bytes());
         }
         Ok(())
+    }
+
+    /// How large a frame is, its first four bytes aside.
+    ///
+    /// # Errors
+    /// When that is too large.
+    pub fn measure(&self, frame: &Frame) -> Result<usize, WireError> {
+        let behind = frame.message.as_ref().map_or(0, |message| {
+            let metadata = message.metadata.encoded_len();
+            2 + 4 + 4 + metadata + message.payload.len()
+        });
+        let size = 4 + frame.command.encoded_len() + behind;
+        if size > self.limit {
+            return Err(WireError::TooLarge { size, limit: self.limit });
+        }
+        Ok(size)
     }
 
     /// Takes the first frame out of `bytes`; `None` while it is not there as a whole.
