@@ -201,7 +201,8 @@ impl Producer {
     /// Cancelling it only stops waiting.
     ///
     /// # Errors
-    /// When the producer had ended before.
+    /// When the producer had ended before; when a broker does not confirm it within `operation_timeout`, or says no. It is closed
+    /// all the same: what is not known is whether its name is free.
     pub async fn close(self) -> Result<(), Error> {
         let mut closing = Vec::new();
         for part in &self.parts {

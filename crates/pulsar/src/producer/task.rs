@@ -48,6 +48,8 @@ pub(super) struct Task {
     /// No more orders will come.
     pub(super) gone: bool,
     close: Option<oneshot::Sender<Result<(), Error>>>,
+    /// Why it is not known that the broker has closed it, when it was asked to last.
+    pub(super) unconfirmed: Option<Error>,
     /// What went wrong last, of which there may be news.
     pub(super) last: Option<Error>,
     pub(super) trouble: Trouble,
@@ -85,7 +87,8 @@ impl Task {
     ) -> Task {
         let (line, begun, pace) = (Outstanding::new(), Some(begun), Pace::new(&shared.options.recovery));
         let Part { room, fate, trouble, .. } = part.clone();
-        Task { shared, who, orders, begun, room, fate, line, gone: false, close: None, last: None, trouble, pace }
+        let (gone, close, unconfirmed, last) = (false, None, None, None);
+        Task { shared, who, orders, begun, room, fate, line, gone, close, unconfirmed, last, trouble, pace }
     }
 
     pub(super) async fn run(mut self) {
@@ -112,7 +115,11 @@ impl Task {
             let _ = begun.reply.send(Err(reason.clone()));
         }
         if let Some(close) = self.close.take() {
-            let _ = close.send(if matches!(reason, Error::Closed) { Ok(()) } else { Err(reason) });
+            let _ = close.send(match (reason, self.unconfirmed.take()) {
+                (Error::Closed, None) => Ok(()),
+                (Error::Closed, Some(error)) => Err(error),
+                (reason, _) => Err(reason),
+            });
         }
     }
 
