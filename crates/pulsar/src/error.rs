@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum Error {
     /// There is no connection to be had.
     #[error(transparent)]
-    Lease(#[from] LeaseError),
+    Lease(LeaseError),
     /// The connection ended. Whether what was asked has happened is not known.
     #[error("the connection to {broker} ended")]
     #[non_exhaustive]
@@ -156,12 +156,21 @@ pub enum Error {
     Closed,
 }
 
+/// The set is the client's own: that it is closed is nothing else than that the client is.
+impl From<LeaseError> for Error {
+    fn from(error: LeaseError) -> Error {
+        match error {
+            LeaseError::Closed { .. } => Error::Closed,
+            error => Error::Lease(error),
+        }
+    }
+}
+
 impl Error {
     /// Whether the same may succeed if it is tried again. What has worked before (`again`) is given more chances: its own
     /// predecessor may not be gone yet.
     pub(crate) fn is_passing(&self, again: bool) -> bool {
         match self {
-            Error::Lease(LeaseError::Closed { .. }) => false,
             Error::Lease(error) => !refused_for_good(error),
             Error::Connection { .. } | Error::TimedOut { .. } | Error::Unresolved { .. } => true,
             Error::Refused { error, .. } => match error {

@@ -370,3 +370,16 @@ async fn of_two_hosts_the_one_that_works_is_asked() {
     client.producer("orders").await.unwrap().send("0").await.unwrap();
     assert_eq!(cluster.accepted(1), 1);
 }
+
+#[tokio::test]
+async fn whatever_is_asked_of_a_client_that_is_closed_says_that_it_is_closed() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    in_time(client.close()).await;
+    assert!(matches!(producer.send("0").await, Err(Error::Closed)));
+    assert!(matches!(in_time(client.producer("orders")).await, Err(Error::Closed)));
+    assert!(matches!(in_time(client.consumer("orders", "kitchen")).await, Err(Error::Closed)));
+    assert!(matches!(in_time(client.partitions("orders")).await, Err(Error::Closed)));
+    in_time(client.close()).await;
+}
