@@ -4,7 +4,7 @@ use crate::address::proxy_of;
 use crate::connection::{Connection, ConnectionError, Numbers, Setup, Socket};
 use crate::wire::{
     AuthData, AuthResponse, Codec, Command, Connect as Hello, DEFAULT_MAX_MESSAGE_SIZE, FeatureFlags, Frame,
-    PROTOCOL_VERSION, Ping, Pong, ServerError,
+    MOST_MESSAGE_SIZE, PROTOCOL_VERSION, Ping, Pong, ServerError,
 };
 use bytes::{Bytes, BytesMut};
 use carom::tcp::Tcp;
@@ -119,10 +119,12 @@ impl Connector {
             }
         };
         let max_message_size = connected.max_message_size.and_then(|size| usize::try_from(size).ok());
+        let max_message_size = max_message_size.filter(|size| *size > 0).unwrap_or(DEFAULT_MAX_MESSAGE_SIZE);
         let token = self.token.clone();
         let setup = Setup {
             broker: backend.to_string(),
-            max_message_size: max_message_size.filter(|size| *size > 0).unwrap_or(DEFAULT_MAX_MESSAGE_SIZE),
+            // What one frame may take of this side's memory is not for the broker alone to say.
+            max_message_size: max_message_size.min(MOST_MESSAGE_SIZE),
             protocol_version: connected.protocol_version.unwrap_or(0),
             keep_alive: self.keep_alive,
             numbers: Arc::clone(&self.numbers),
