@@ -37,6 +37,10 @@ async fn options_that_make_no_sense_are_refused() {
         assert_eq!(refused(at().keep_alive(nonsense).build()), "keep_alive");
     }
     assert_eq!(refused(at().connection_max_idle(seconds(14)).build()), "connection_max_idle");
+    let unused = at().connection_max_idle(None).connection_idle_interval(seconds(1));
+    assert_eq!(refused(unused.build()), "connection_idle_interval");
+    at().connection_max_idle(None).connection_idle_interval(None).build().unwrap();
+    assert_eq!(refused(at().operation_timeout(Duration::from_micros(999)).build()), "operation_timeout");
     assert_eq!(refused(at().recovery(Policy::default().attempts(0)).build()), "recovery");
     assert_eq!(refused(at().dns(DnsOptions::default().concurrency(0)).build()), "dns");
     assert_eq!(refused(at().dns(DnsOptions::default().nameservers_at("a..b")).build()), "dns");

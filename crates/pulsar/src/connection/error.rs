@@ -29,6 +29,9 @@ pub enum ConnectionError {
         /// The same for people.
         message: String,
     },
+    /// There is a source of the token, and what it gave is empty.
+    #[error("the token is empty")]
+    EmptyToken,
     /// What arrived is no frame, or cannot be trusted.
     #[error("the broker sent what cannot be read")]
     Wire(#[from] WireError),

@@ -51,8 +51,8 @@ pub(crate) struct Connection {
     lines: Arc<Lines>,
 }
 
-/// Says who the client is; `None` when it has nothing to say.
-pub(crate) type Authenticate = Box<dyn Fn() -> Option<Frame> + Send>;
+/// Says who the client is, or why it cannot.
+pub(crate) type Authenticate = Box<dyn Fn() -> Result<Frame, ConnectionError> + Send>;
 
 /// What a connection is made with, once the handshake is done.
 pub(crate) struct Setup {

@@ -34,7 +34,7 @@ impl Broker {
 }
 
 fn connected(room: usize) -> (Connection, Broker) {
-    proving(room, Box::new(|| None))
+    proving(room, Box::new(|| Err(ConnectionError::no_token())))
 }
 
 /// With something to say when the broker asks who it is.
@@ -159,7 +159,7 @@ async fn a_flood_of_challenges_that_nobody_reads_the_answers_of_is_answered_once
     let counted = Arc::clone(&made);
     let proof = move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        Some(AuthResponse::default().into())
+        Ok(AuthResponse::default().into())
     };
     let (connection, mut broker) = proving(4096, Box::new(proof));
     let lines = connection.lines();

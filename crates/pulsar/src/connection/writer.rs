@@ -58,8 +58,8 @@ impl Writer {
                 () = &mut closed => break,
                 () = self.lines.pong_owed.notified() => self.lines.put(&Pong {}.into(), &mut self.bytes),
                 () = self.lines.proof_owed.notified() => match (self.authenticate)() {
-                    Some(frame) => self.lines.put(&frame, &mut self.bytes),
-                    None => return self.lines.end(ConnectionError::no_token()),
+                    Ok(frame) => self.lines.put(&frame, &mut self.bytes),
+                    Err(reason) => return self.lines.end(reason),
                 },
                 Some(frame) = self.control.recv() => self.lines.put(&frame, &mut self.bytes),
                 Some(message) = self.messages.recv() => message.put(&mut self.bytes),
