@@ -4,7 +4,7 @@ use super::{Client, Shared};
 use crate::address::{AddressError, Service};
 use crate::connection::Numbers;
 use crate::connector::{Connector, Token};
-use crate::hosts::Hosts;
+use crate::hosts::{Addresses, Hosts};
 use carom::dns::{DnsOptions, resolver_for};
 use carom::tcp::Tcp;
 use carom::tls::{Tls, TlsError};
@@ -230,7 +230,8 @@ impl Builder {
             .runtime(runtime.clone())
             .build()?;
         let (tasks, closing) = (Mutex::new(JoinSet::new()), watch::Sender::new(false));
-        Ok(Client::new(Shared { set, options, numbers, runtime, tasks, closing }))
+        let addresses = Addresses::default();
+        Ok(Client::new(Shared { set, options, numbers, addresses, runtime, tasks, closing }))
     }
 
     fn check(&self, service: &Service) -> Result<(), BuildError> {

@@ -6,7 +6,6 @@ use crate::address::{Authority, behind_proxy, scheme};
 use crate::connection::{Assigned, Lines, refused};
 use crate::connector::Connector;
 use crate::error::Error;
-use crate::hosts::addresses;
 use crate::topic::MOST_PARTITIONS;
 use crate::wire::{Command, Lookup, LookupType, PartitionedMetadata, PartitionedType};
 use carom::set::LeaseOptions;
@@ -167,7 +166,7 @@ impl Shared {
                 return Ok(lease);
             }
         }
-        let found = addresses(broker, &self.options.dns).await?;
+        let found = self.addresses.of(broker, &self.options.dns).await?;
         let share = self.options.lease_timeout / u32::try_from(found.len()).unwrap_or(u32::MAX);
         let mut last = None;
         for backend in found {

@@ -14,6 +14,7 @@ use crate::connection::Numbers;
 use crate::connector::Connector;
 use crate::consumer::ConsumerBuilder;
 use crate::error::Error;
+use crate::hosts::Addresses;
 use crate::producer::ProducerBuilder;
 use crate::topic;
 use builder::Options;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) set: Set<Connector>,
     pub(crate) options: Options,
     pub(crate) numbers: Arc<Numbers>,
+    pub(crate) addresses: Addresses,
     runtime: Handle,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,

@@ -12,7 +12,8 @@
 //! - It was refused, while one behind it was stored: it fails with what the broker said, as it cannot be stored in order any more.
 //! - Its `send` ends with [`Error::TimedOut`] or [`Error::Closed`]: it may be stored all the same, once.
 //!
-//! The first copies of what is stored are in the order of the calls to `send`.
+//! The first copies of what is stored are in the order in which messages came in line: that of the calls to `send`, as long as
+//! there is room (`max_pending`). What waits for room comes in line when there is some.
 
 mod encoded;
 mod outgoing;
