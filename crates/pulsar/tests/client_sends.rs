@@ -257,7 +257,7 @@ async fn a_broker_that_does_not_confirm_a_close_keeps_no_message_beyond_its_time
 #[tokio::test]
 async fn a_close_that_the_broker_does_not_confirm_says_so() {
     let cluster = Cluster::start(1).await.unwrap();
-    let client = client(&cluster).operation_timeout(Duration::from_millis(500)).build().unwrap();
+    let client = client(&cluster).operation_timeout(Duration::from_secs(2)).build().unwrap();
     for (answer, confirmed) in
         [(Answer::Ignored, false), (Answer::Error(ServerError::Unknown), false), (Answer::Close, true)]
     {
@@ -278,7 +278,7 @@ async fn a_close_that_the_broker_does_not_confirm_says_so() {
 
 #[tokio::test]
 async fn a_producer_that_is_not_ready_waits_for_its_turn_beyond_the_time_of_an_operation() {
-    let timeout = Duration::from_millis(500);
+    let timeout = Duration::from_secs(1);
     let asked = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&asked);
     // A ping that comes late enough is followed by the word that the producer may begin.
