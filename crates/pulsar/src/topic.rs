@@ -27,6 +27,11 @@ pub(crate) fn whole(name: &str) -> Result<String, TopicError> {
     }
 }
 
+/// Whether the messages of a topic, given by its whole name, are stored.
+pub(crate) fn is_stored(topic: &str) -> bool {
+    !topic.starts_with("non-persistent:")
+}
+
 /// The topics that a topic with partitions consists of.
 pub(crate) fn partitions(topic: &str, partitions: u32) -> Vec<(String, i32)> {
     match partitions {

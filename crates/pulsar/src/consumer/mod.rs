@@ -4,6 +4,7 @@
 //! all of them in turn; dropping it needs to wait for nothing: the tasks close and let go of their connections.
 
 mod acks;
+mod held;
 mod inbox;
 mod message;
 mod serving;
@@ -17,7 +18,7 @@ use crate::error::Error;
 use crate::topic;
 use crate::wire::{InitialPosition, SubType};
 use acks::{Ack, Acks};
-use inbox::Inbox;
+use inbox::{Delivery, Inbox};
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -123,8 +124,12 @@ impl ConsumerBuilder {
         let (begun, beginning) = oneshot::channel();
         let part = Part { orders, fate: Arc::default() };
         let topic: Arc<str> = topic.into();
-        let ordered = matches!(self.sub_type, SubType::Exclusive | SubType::Failover);
-        let inbox = Inbox::new(Arc::clone(&topic), partition, index, self.queue, ordered);
+        let delivery = match self.sub_type {
+            _ if !topic::is_stored(&topic) => Delivery::Once,
+            SubType::Exclusive | SubType::Failover => Delivery::Ordered,
+            SubType::Shared | SubType::KeyShared => Delivery::Shared,
+        };
+        let inbox = Inbox::new(Arc::clone(&topic), partition, index, self.queue, delivery);
         let who = Identity {
             topic,
             subscription: self.subscription.clone(),
@@ -165,7 +170,12 @@ impl IntoFuture for ConsumerBuilder {
 /// Reads messages of a subscription. Dropping it closes it at the broker, without waiting.
 ///
 /// When a topic moves, the broker sends everything again that was not acknowledged. Exclusive and failover consumers leave out
-/// what they have handed out before; in shared subscriptions a message may come again.
+/// what they have handed out before and what is not acknowledged yet; in shared subscriptions a message may come again. What was
+/// acknowledged comes again when somebody resets the subscription to an earlier message, and after a broker that died before it
+/// had stored the acknowledgement.
+///
+/// Messages of `non-persistent://` topics are not stored: what is sent while the consumer is not at its broker is missed, and
+/// nothing comes again.
 pub struct Consumer {
     subscription: String,
     parts: Vec<Part>,

@@ -29,8 +29,8 @@ impl Task {
         for waiting in again.collect::<Vec<_>>() {
             self.tell(&lines, waiting);
         }
-        self.flow(&lines, Some(self.who.queue));
-        self.inbox.begin_anew();
+        let permits = self.inbox.begin_anew();
+        self.flow(&lines, Some(permits).filter(|permits| *permits > 0));
         loop {
             if !matches!(self.leaving, Leaving::No) && self.acks.is_empty() {
                 return self.leave(&lines, enlisted).await;
@@ -99,14 +99,20 @@ impl Task {
         });
         match confirmed {
             true => self.acks.asked(number, waiting),
-            false => drop(waiting.reply.send(Ok(()))),
+            false => {
+                self.inbox.settled(waiting.ack);
+                let _ = waiting.reply.send(Ok(()));
+            }
         }
     }
 
     fn acked(&mut self, response: AckResponse) {
         let Some(waiting) = response.request_id.and_then(|number| self.acks.answered(number)) else { return };
         let outcome = match response.error {
-            None => Ok(()),
+            None => {
+                self.inbox.settled(waiting.ack);
+                Ok(())
+            }
             Some(error) => Err(refused("the acknowledgement", Some(error), response.message)),
         };
         let _ = waiting.reply.send(outcome);

@@ -4,7 +4,7 @@ use super::commands::{Replies, failure, success};
 use super::frames;
 use super::rare::Seek;
 use super::subscription::{Key, Sharing, Subscription};
-use super::topic::{Position, Topic};
+use super::topic::{Position, Topic, is_stored};
 use super::world::{Reading, World, partition};
 use carom_pulsar::wire::{
     Ack, AckResponse, AckType, ActiveConsumerChange, CloseConsumer, Flow, GetLastMessageId, GetLastMessageIdResponse,
@@ -216,7 +216,7 @@ fn start(topic: &Topic, begun: &Subscribe) -> usize {
         // The rest of that batch may still be wanted.
         Some(id) if id.batch_index.is_some_and(|index| index >= 0) => topic.from(position(id)),
         Some(id) => topic.after(position(id)),
-        None if begun.initial_position == Some(InitialPosition::Earliest as i32) => 0,
+        None if begun.initial_position == Some(InitialPosition::Earliest as i32) && is_stored(&begun.topic) => 0,
         None => topic.log.len(),
     }
 }
