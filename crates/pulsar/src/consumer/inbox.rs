@@ -10,7 +10,7 @@ use super::held::Held;
 use super::message::Message;
 use crate::error::Error;
 use crate::message_id::MessageId;
-use crate::wire::{self, Compression, MessageMetadata, Payload, SingleMessageMetadata, unbatch};
+use crate::wire::{self, Compression, MessageMetadata, Payload, SingleMessageMetadata, WireError, unbatch};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(super) enum Delivery {
 /// What has arrived. With the last message of each frame lies its place (`R`) among those that may arrive ahead.
 pub(super) struct Inbox<R> {
     topic: Arc<str>,
+    subscription: Arc<str>,
     partition: i32,
-    part: usize,
     queue: u32,
     delivery: Delivery,
     /// In order, if there is one.
@@ -43,6 +43,10 @@ pub(super) struct Inbox<R> {
     arrived: Option<MessageId>,
     /// How many more may come before it is clear that none of them was on its way when everything was asked for again.
     stale: u32,
+    /// A message that the broker may have counted for more than can be made up for.
+    overcharged: Option<MessageId>,
+    /// It is done with, and how many permits the broker has left is not known.
+    adrift: bool,
 }
 
 struct Waiting<R> {
@@ -58,9 +62,27 @@ pub(super) struct Arrived {
 }
 
 impl<R> Inbox<R> {
-    pub(super) fn new(topic: Arc<str>, partition: i32, part: usize, queue: u32, delivery: Delivery) -> Inbox<R> {
-        let (waiting, held, freed, arrived, stale) = (VecDeque::new(), Held::default(), 0, None, 0);
-        Inbox { topic, partition, part, queue, delivery, waiting, freed, held, arrived, stale }
+    pub(super) fn new(
+        topic: Arc<str>,
+        subscription: Arc<str>,
+        partition: i32,
+        queue: u32,
+        delivery: Delivery,
+    ) -> Inbox<R> {
+        Inbox {
+            topic,
+            subscription,
+            partition,
+            queue,
+            delivery,
+            waiting: VecDeque::new(),
+            freed: 0,
+            held: Held::default(),
+            arrived: None,
+            stale: 0,
+            overcharged: None,
+            adrift: false,
+        }
     }
 
     /// Takes a message in, or a batch of them.
@@ -84,11 +106,12 @@ impl<R> Inbox<R> {
         let Some(count) = metadata.num_messages_in_batch else {
             let message = match plain {
                 true => Ok(self.message(whole, &metadata, None, payload, redeliveries)),
-                false => Err(Error::Unreadable { id: whole, source: None }),
+                false => Err(self.unreadable(whole, None)),
             };
             self.put(whole, message);
             return Arrived { id: whole, batch: None };
         };
+        let size = payload.len();
         let singles = match plain {
             true => unbatch(count, payload).map_err(Some),
             false => Err(None),
@@ -96,8 +119,11 @@ impl<R> Inbox<R> {
         let singles = match singles {
             Ok(singles) => singles,
             Err(source) => {
-                self.freed += u32::try_from(count - 1).unwrap_or(0);
-                self.put(whole, Err(Error::Unreadable { id: whole, source }));
+                // The broker has counted as many as the batch says it holds, which is believed as far as there was room for them.
+                let (said, most) = (u32::try_from(count).unwrap_or(0), most_in(&metadata, size));
+                self.freed += said.min(most).saturating_sub(1);
+                self.overcharged = self.overcharged.or(Some(whole).filter(|_| said > most));
+                self.put(whole, Err(self.unreadable(whole, source)));
                 return Arrived { id: whole, batch: None };
             }
         };
@@ -140,6 +166,13 @@ impl<R> Inbox<R> {
     /// The broker has confirmed an acknowledgement: what it covers can come again only if somebody wants it to.
     pub(super) fn settled(&mut self, ack: Ack) {
         self.held.settled(ack);
+        self.adrift |= self.overcharged.is_some_and(|id| ack.covers(id));
+    }
+
+    /// Whether only beginning anew makes sure that more messages come. Not before what was counted wrong is done with, which
+    /// would come again, and be counted again.
+    pub(super) fn is_adrift(&self) -> bool {
+        self.adrift
     }
 
     /// The consumer begins anew: what was not handed out comes again, if it is stored. The permits to begin with.
@@ -148,6 +181,7 @@ impl<R> Inbox<R> {
             self.waiting.clear();
         }
         (self.freed, self.arrived, self.stale) = (0, None, 0);
+        (self.overcharged, self.adrift) = (None, false);
         self.queue.saturating_sub(self.waiting.len() as u32)
     }
 
@@ -190,6 +224,10 @@ impl<R> Inbox<R> {
         self.waiting.push_back(Waiting { id, message, _room: None });
     }
 
+    fn unreadable(&self, id: MessageId, source: Option<WireError>) -> Error {
+        Error::Unreadable { topic: Arc::clone(&self.topic), id, source }
+    }
+
     fn message(
         &self,
         id: MessageId,
@@ -213,9 +251,20 @@ impl<R> Inbox<R> {
             producer: metadata.producer_name.as_str().into(),
             sequence: sequence.unwrap_or(metadata.sequence_id),
             redeliveries,
-            part: self.part,
+            subscription: Arc::clone(&self.subscription),
         }
     }
+}
+
+/// How many messages a batch can hold whose payload has this size.
+fn most_in(metadata: &MessageMetadata, size: usize) -> u32 {
+    /// The size of the metadata, and metadata that says that the message is empty.
+    const SMALLEST: usize = 4 + 2;
+    /// What compression makes of many small messages that are alike, near enough.
+    const DENSEST: usize = 1024;
+    let said = metadata.uncompressed_size.map_or(0, |said| usize::try_from(said).unwrap_or(usize::MAX));
+    let size = said.clamp(size, size.saturating_mul(DENSEST));
+    u32::try_from(size / SMALLEST).unwrap_or(u32::MAX).max(1)
 }
 
 fn bit(set: &[i64], index: usize) -> bool {
@@ -228,7 +277,7 @@ mod tests {
     use crate::wire::{MessageIdData, batch};
 
     fn inbox(delivery: Delivery) -> Inbox<()> {
-        Inbox::new("t".into(), -1, 0, 4, delivery)
+        Inbox::new("t".into(), "s".into(), -1, 4, delivery)
     }
 
     fn at(entry: u64) -> wire::Message {
@@ -365,6 +414,54 @@ mod tests {
         inbox.arrive(&at(2), torn, ());
         assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: None, .. }))));
         assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: Some(_), .. }))));
-        assert_eq!(inbox.permits(), Some(3));
+        assert_eq!(inbox.permits(), Some(2));
+    }
+
+    /// A batch that cannot be read, which says that it holds so many messages, of so many bytes before compression.
+    fn compressed(count: i32, uncompressed_size: u32) -> Payload {
+        let metadata = MessageMetadata {
+            compression: Some(Compression::Zstd as i32),
+            num_messages_in_batch: Some(count),
+            uncompressed_size: Some(uncompressed_size),
+            ..MessageMetadata::default()
+        };
+        Payload { metadata, payload: Bytes::from_static(b"compressed") }
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_read_frees_what_the_broker_counted() {
+        let mut inbox = inbox(Delivery::Ordered);
+        let id = inbox.arrive(&at(1), compressed(1000, 20_000), ()).id;
+        assert!(inbox.hand_out().is_some_and(|message| message.is_err()));
+        assert_eq!(inbox.permits(), Some(1000));
+        inbox.settled(Ack { id, cumulative: false });
+        assert!(!inbox.is_adrift());
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_read_does_not_free_more_than_it_can_hold() {
+        for (count, size, freed) in
+            [(i32::MAX, 0, 1), (i32::MAX, u32::MAX, 10 * 1024 / 6), (7, 36, 6), (i32::MIN, 0, 1), (0, 60, 1)]
+        {
+            let mut inbox = inbox(Delivery::Ordered);
+            let id = inbox.arrive(&at(1), compressed(count, size), ()).id;
+            assert!(inbox.hand_out().is_some_and(|message| message.is_err()));
+            assert_eq!(inbox.freed, freed, "{count} in {size}");
+            assert!(!inbox.is_adrift());
+            inbox.settled(Ack { id, cumulative: true });
+            assert_eq!(inbox.is_adrift(), count > 1, "once it is done with, the count is set right");
+            inbox.begin_anew();
+            assert!(!inbox.is_adrift());
+        }
+    }
+
+    #[test]
+    fn a_batch_of_none_is_a_message_that_cannot_be_read() {
+        for count in [0, i32::MIN] {
+            let mut inbox = inbox(Delivery::Ordered);
+            let metadata = MessageMetadata { num_messages_in_batch: Some(count), ..MessageMetadata::default() };
+            inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, ());
+            assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: Some(_), .. }))));
+        }
     }
 }

@@ -11,7 +11,7 @@ mod serving;
 mod session;
 mod task;
 
-pub use message::Message;
+pub use message::{Delivered, Message};
 
 use crate::client::{Pace, Seat, Shared};
 use crate::error::Error;
@@ -19,12 +19,13 @@ use crate::topic;
 use crate::wire::{InitialPosition, SubType};
 use acks::{Ack, Acks};
 use inbox::{Delivery, Inbox};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use task::{Identity, Leaving, Order, Reply, Task};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// Brokers count permits in 32 bits, with a sign.
 const MOST_AHEAD: usize = i32::MAX as usize;
@@ -47,7 +48,7 @@ impl ConsumerBuilder {
         ConsumerBuilder { shared, topics: vec![topic], subscription, sub_type, position, name: None, queue: 1000 }
     }
 
-    /// One more topic to read.
+    /// One more topic to read, not given before.
     pub fn topic(mut self, topic: impl Into<String>) -> ConsumerBuilder {
         self.topics.push(topic.into());
         self
@@ -95,14 +96,19 @@ impl ConsumerBuilder {
         self.check()?;
         // One: a message in the channel has left its inbox, and counts as handed out.
         let (messages, handed_out) = mpsc::channel(1);
-        let mut parts = Vec::new();
+        let subscription: Arc<str> = self.subscription.as_str().into();
+        let mut parts = BTreeMap::new();
         let mut begun = Vec::new();
         for name in &self.topics {
             let whole = topic::whole(name)?;
             let partitions = self.shared.partitions(&whole).await?;
             for (topic, partition) in topic::partitions(&whole, partitions) {
-                let (part, beginning) = self.part(topic, partition, parts.len(), messages.clone());
-                parts.push(part);
+                let topic: Arc<str> = topic.into();
+                let inbox = self.inbox(&topic, partition, &subscription);
+                let (part, beginning) = self.part(&topic, inbox, messages.clone());
+                if parts.insert(topic, part).is_some() {
+                    return Err(Error::Option { option: "topic", problem: "must not be given twice" });
+                }
                 begun.push(beginning);
             }
         }
@@ -110,28 +116,29 @@ impl ConsumerBuilder {
             // Dropping the parts ends the tasks that have begun.
             beginning.await.map_err(|_| Error::Closed)??;
         }
-        Ok(Consumer { subscription: self.subscription, parts, handed_out })
+        Ok(Consumer { subscription, parts, handed_out })
+    }
+
+    fn inbox<R>(&self, topic: &Arc<str>, partition: i32, subscription: &Arc<str>) -> Inbox<R> {
+        let delivery = match self.sub_type {
+            _ if !topic::is_stored(topic) => Delivery::Once,
+            SubType::Exclusive | SubType::Failover => Delivery::Ordered,
+            SubType::Shared | SubType::KeyShared => Delivery::Shared,
+        };
+        Inbox::new(Arc::clone(topic), Arc::clone(subscription), partition, self.queue, delivery)
     }
 
     fn part(
         &self,
-        topic: String,
-        partition: i32,
-        index: usize,
+        topic: &Arc<str>,
+        inbox: Inbox<OwnedSemaphorePermit>,
         messages: mpsc::Sender<Result<Message, Error>>,
     ) -> (Part, oneshot::Receiver<Result<(), Error>>) {
         let (orders, taken) = mpsc::unbounded_channel();
         let (begun, beginning) = oneshot::channel();
         let part = Part { orders, fate: Arc::default() };
-        let topic: Arc<str> = topic.into();
-        let delivery = match self.sub_type {
-            _ if !topic::is_stored(&topic) => Delivery::Once,
-            SubType::Exclusive | SubType::Failover => Delivery::Ordered,
-            SubType::Shared | SubType::KeyShared => Delivery::Shared,
-        };
-        let inbox = Inbox::new(Arc::clone(&topic), partition, index, self.queue, delivery);
         let who = Identity {
-            topic,
+            topic: Arc::clone(topic),
             subscription: self.subscription.clone(),
             sub_type: self.sub_type,
             position: self.position,
@@ -149,7 +156,7 @@ impl ConsumerBuilder {
             fate: Arc::clone(&part.fate),
             inbox,
             acks: Acks::new(),
-            unsent: Vec::new(),
+            unsent: VecDeque::new(),
             leaving: Leaving::No,
             pace: Pace::new(&self.shared.options.recovery),
         };
@@ -177,8 +184,9 @@ impl IntoFuture for ConsumerBuilder {
 /// Messages of `non-persistent://` topics are not stored: what is sent while the consumer is not at its broker is missed, and
 /// nothing comes again.
 pub struct Consumer {
-    subscription: String,
-    parts: Vec<Part>,
+    subscription: Arc<str>,
+    /// By the whole name of what they read.
+    parts: BTreeMap<Arc<str>, Part>,
     handed_out: mpsc::Receiver<Result<Message, Error>>,
 }
 
@@ -191,8 +199,10 @@ struct Part {
 impl Consumer {
     /// The next message of any of its topics. Cancelling it loses nothing.
     ///
+    /// While a broker is away it waits, for as long as that takes: the consumer goes on looking for it.
+    ///
     /// # Errors
-    /// When a message cannot be read (the next can), and when a topic cannot be read any more: once for each, while others go
+    /// When a message cannot be read (the next can, and [`ack`](Consumer::ack) takes the topic and id in the error), and when a topic cannot be read any more: once for each, while others go
     /// on; [`Error::Closed`] when there is none left.
     pub async fn next(&mut self) -> Result<Message, Error> {
         self.handed_out.recv().await.unwrap_or(Err(Error::Closed))
@@ -200,27 +210,40 @@ impl Consumer {
 
     /// Says that a message is done with; ends when the broker has confirmed it. Over a move of the topic it is said again.
     ///
+    /// One that could not be read is named by its topic and id:
+    ///
+    /// ```no_run
+    /// # async fn example(mut consumer: carom_pulsar::Consumer) -> Result<(), carom_pulsar::Error> {
+    /// match consumer.next().await {
+    ///     Ok(message) => consumer.ack(&message).await?,
+    ///     Err(carom_pulsar::Error::Unreadable { topic, id, .. }) => consumer.ack((&*topic, id)).await?,
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// A message of a batch is done with when all of them are, and until then confirmed by nobody.
     ///
     /// Cancelling it after the first poll only stops waiting.
     ///
     /// # Errors
-    /// When it was not confirmed within `operation_timeout`, was refused, or the consumer has ended.
-    pub async fn ack(&self, message: &Message) -> Result<(), Error> {
-        self.acknowledge(message, false).await
+    /// When it was not confirmed within `operation_timeout`, was refused, or the consumer has ended; [`Error::Foreign`] when it
+    /// came by another subscription, or is of a topic that this consumer does not read.
+    pub async fn ack<'m>(&self, message: impl Into<Delivered<'m>>) -> Result<(), Error> {
+        self.acknowledge(message.into(), false).await
     }
 
     /// Says that a message and all before it, of the same topic or partition, are done with. As [`ack`](Consumer::ack).
     ///
     /// # Errors
     /// As [`ack`](Consumer::ack). Shared subscriptions refuse it.
-    pub async fn ack_cumulative(&self, message: &Message) -> Result<(), Error> {
-        self.acknowledge(message, true).await
+    pub async fn ack_cumulative<'m>(&self, message: impl Into<Delivered<'m>>) -> Result<(), Error> {
+        self.acknowledge(message.into(), true).await
     }
 
     /// Asks for everything again that is not acknowledged.
     pub fn redeliver(&self) {
-        for part in &self.parts {
+        for part in self.parts.values() {
             // One that has ended says so to whoever waits for messages.
             let _ = part.orders.send(Order::Redeliver);
         }
@@ -234,7 +257,8 @@ impl Consumer {
     /// Closes the consumer at its brokers, once what was acknowledged is confirmed. Cancelling it only stops waiting.
     ///
     /// # Errors
-    /// When the consumer had ended before.
+    /// When the consumer had ended before, or a broker does not say within `operation_timeout` that it has closed it. It is closed
+    /// all the same.
     pub async fn close(self) -> Result<(), Error> {
         self.leave(Order::Close).await
     }
@@ -242,18 +266,25 @@ impl Consumer {
     /// Ends the subscription for good, and the consumer with it. Cancelling it only stops waiting.
     ///
     /// # Errors
-    /// When the broker says no, or the consumer had ended before.
+    /// When the broker says no, or nothing within `operation_timeout`, or cannot be found by then, or the consumer had ended before.
     pub async fn unsubscribe(self) -> Result<(), Error> {
         self.leave(Order::Unsubscribe).await
     }
 
-    async fn acknowledge(&self, message: &Message, cumulative: bool) -> Result<(), Error> {
-        let Some(part) = self.parts.get(message.part) else { return Err(Error::Closed) };
-        part.ask(|reply| Order::Ack(Ack { id: message.id, cumulative }, reply))?.wait(part).await
+    async fn acknowledge(
+        &self,
+        Delivered { topic, id, subscription }: Delivered<'_>,
+        cumulative: bool,
+    ) -> Result<(), Error> {
+        let ours = subscription.is_none_or(|subscription| *subscription == *self.subscription);
+        let Some(part) = self.parts.get(topic).filter(|_| ours) else {
+            return Err(Error::Foreign { topic: topic.to_owned(), id });
+        };
+        part.ask(|reply| Order::Ack(Ack { id, cumulative }, reply))?.wait(part).await
     }
 
     async fn leave(self, order: impl Fn(Reply) -> Order) -> Result<(), Error> {
-        let asked: Vec<_> = self.parts.iter().map(|part| (part, part.ask(&order))).collect();
+        let asked: Vec<_> = self.parts.values().map(|part| (part, part.ask(&order))).collect();
         for (part, answer) in asked {
             answer?.wait(part).await?;
         }

@@ -11,6 +11,7 @@ use crate::client::{Pace, Seat, Shared, at};
 use crate::connection::{Assigned, Lines};
 use crate::error::Error;
 use crate::wire::{InitialPosition, RedeliverUnacknowledged, SubType};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -50,7 +51,7 @@ pub(super) struct Task {
     pub(super) inbox: Inbox<OwnedSemaphorePermit>,
     pub(super) acks: Acks<Reply>,
     /// Asked for while there was no broker to ask.
-    pub(super) unsent: Vec<Waiting<Reply>>,
+    pub(super) unsent: VecDeque<Waiting<Reply>>,
     pub(super) leaving: Leaving,
     pub(super) pace: Pace,
 }
@@ -61,7 +62,8 @@ pub(super) enum Leaving {
     /// Its handle is gone.
     Dropped,
     Closing(Reply),
-    Unsubscribing(Reply),
+    /// A broker is needed for it, which has to be found by then.
+    Unsubscribing(Reply, std::time::Instant),
 }
 
 impl Task {
@@ -80,12 +82,16 @@ impl Task {
         match (self.begun.take(), std::mem::replace(&mut self.leaving, Leaving::No)) {
             (Some(begun), _) => drop(begun.send(Err(reason))),
             (None, Leaving::Closing(reply)) if matches!(reason, Error::Closed) => drop(reply.send(Ok(()))),
-            (None, Leaving::Closing(reply) | Leaving::Unsubscribing(reply)) => drop(reply.send(Err(reason))),
+            (None, Leaving::Closing(reply) | Leaving::Unsubscribing(reply, _)) => drop(reply.send(Err(reason))),
             // Who is closed together with all the others needs no word of its own, and might wait for ever to be heard.
             (None, Leaving::No) if matches!(reason, Error::Closed) => {}
             (None, Leaving::Dropped) => {}
-            // Whoever waits for messages is told why there are no more.
-            (None, Leaving::No) => drop(self.messages.send(Err(reason)).await),
+            // Whoever waits for messages is told why there are no more; if nobody does, until the client is closed.
+            (None, Leaving::No) => tokio::select! {
+                biased;
+                _ = self.messages.send(Err(reason)) => {}
+                () = self.shared.closed() => {}
+            },
         }
     }
 
@@ -137,12 +143,10 @@ impl Task {
             Some(Order::Ack(ack, reply)) => match self.acks.settle(ack) {
                 None => drop(reply.send(Ok(()))),
                 Some(ack) => {
-                    let allowed = self.shared.options.operation_timeout;
-                    let deadline = (tokio::time::Instant::now() + allowed).into_std();
-                    let waiting = Waiting { ack, deadline, reply };
+                    let waiting = Waiting { ack, deadline: self.from_now(), reply };
                     match lines {
                         Some(lines) => self.tell(lines, waiting),
-                        None => self.unsent.push(waiting),
+                        None => self.unsent.push_back(waiting),
                     }
                 }
             },
@@ -156,28 +160,40 @@ impl Task {
                 }
             }
             Some(Order::Close(reply)) => self.leaving = Leaving::Closing(reply),
-            Some(Order::Unsubscribe(reply)) => self.leaving = Leaving::Unsubscribing(reply),
+            Some(Order::Unsubscribe(reply)) => self.leaving = Leaving::Unsubscribing(reply, self.from_now()),
             None => self.leaving = Leaving::Dropped,
         }
     }
 
+    /// When something that is asked now is late.
+    fn from_now(&self) -> std::time::Instant {
+        (tokio::time::Instant::now() + self.shared.options.operation_timeout).into_std()
+    }
+
     pub(super) fn deadline(&self) -> Option<std::time::Instant> {
-        let unsent = self.unsent.first().map(|waiting| waiting.deadline);
-        match (self.acks.deadline(), unsent) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        // All were given the same time: the first is late first.
+        let unsent = self.unsent.front().map(|waiting| waiting.deadline);
+        let leaving = match self.leaving {
+            Leaving::Unsubscribing(_, deadline) => Some(deadline),
+            Leaving::No | Leaving::Dropped | Leaving::Closing(_) => None,
+        };
+        [self.acks.deadline(), unsent, leaving].into_iter().flatten().min()
     }
 
     pub(super) fn expire(&mut self) {
         let now = tokio::time::Instant::now().into_std();
-        let mut late = self.acks.expired(now);
-        let (over, left) = std::mem::take(&mut self.unsent).into_iter().partition(|waiting| waiting.deadline <= now);
-        self.unsent = left;
-        late.extend::<Vec<_>>(over);
-        let after = self.shared.options.operation_timeout;
-        for waiting in late {
-            let _ = waiting.reply.send(Err(Error::TimedOut { what: "the acknowledgement", after, source: None }));
+        let late = |what| Error::TimedOut { what, after: self.shared.options.operation_timeout, source: None };
+        while let Some(waiting) = self.acks.expired(now) {
+            let _ = waiting.reply.send(Err(late("the acknowledgement")));
+        }
+        let unsent = self.unsent.partition_point(|waiting| waiting.deadline <= now);
+        for waiting in self.unsent.drain(..unsent) {
+            let _ = waiting.reply.send(Err(late("the acknowledgement")));
+        }
+        if matches!(self.leaving, Leaving::Unsubscribing(_, deadline) if deadline <= now)
+            && let Leaving::Unsubscribing(reply, _) = std::mem::replace(&mut self.leaving, Leaving::Dropped)
+        {
+            let _ = reply.send(Err(late("unsubscribing")));
         }
     }
 }
