@@ -19,7 +19,7 @@ pub(crate) struct Lines {
     pub(super) numbers: Arc<Numbers>,
     pub(super) table: Mutex<Table>,
     pub(super) control: mpsc::UnboundedSender<Frame>,
-    pub(super) data: mpsc::Sender<Outbound>,
+    pub(super) messages: mpsc::Sender<Outbound>,
     /// Whatever a broker asks for again and again without reading is owed once.
     pub(super) pong_owed: Notify,
     pub(super) proof_owed: Notify,
@@ -78,8 +78,8 @@ impl Lines {
     }
 
     /// Where messages go.
-    pub(crate) fn data(&self) -> &mpsc::Sender<Outbound> {
-        &self.data
+    pub(crate) fn messages(&self) -> &mpsc::Sender<Outbound> {
+        &self.messages
     }
 
     pub(crate) fn codec(&self) -> Codec {

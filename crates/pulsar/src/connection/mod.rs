@@ -3,7 +3,7 @@
 //! ```text
 //!  control: requests, acks, flow --+
 //!  pong, proof: one owed or none --+--> writer task --> socket --> reader task --> table: requests,
-//!  data: messages, bounded --------+    in this order              keep-alive      producers, consumers
+//!  messages, bounded --------------+    in this order              keep-alive      producers, consumers
 //! ```
 //!
 //! It ends once, for one reason that all who use it are told: whatever is in the table then is taken out and dropped.
@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, watch};
 
 /// Messages that may wait for the writer; each producer bounds its own.
-const DATA_QUEUE: usize = 64;
+const MESSAGE_QUEUE: usize = 64;
 
 /// A socket of any kind.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -71,7 +71,7 @@ impl Connection {
     /// Starts the two tasks of a connection.
     pub(crate) fn start(socket: impl Socket, setup: Setup) -> Connection {
         let (control, from_control) = mpsc::unbounded_channel();
-        let (data, from_data) = mpsc::channel(DATA_QUEUE);
+        let (messages, from_messages) = mpsc::channel(MESSAGE_QUEUE);
         let lines = Arc::new(Lines {
             broker: setup.broker,
             max_message_size: setup.max_message_size,
@@ -80,7 +80,7 @@ impl Connection {
             numbers: setup.numbers,
             table: Mutex::default(),
             control,
-            data,
+            messages,
             pong_owed: Notify::new(),
             proof_owed: Notify::new(),
             over: watch::Sender::new(None),
@@ -89,7 +89,7 @@ impl Connection {
         let (read, write) = tokio::io::split(socket);
         let reader = reader::Reader::new(Arc::clone(&lines), setup.keep_alive, setup.read);
         tokio::spawn(reader.run(read));
-        let writer = writer::Writer::new(Arc::clone(&lines), setup.authenticate, from_control, from_data);
+        let writer = writer::Writer::new(Arc::clone(&lines), setup.authenticate, from_control, from_messages);
         tokio::spawn(writer.run(write));
         Connection { lines }
     }

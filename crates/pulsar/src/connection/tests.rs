@@ -116,7 +116,7 @@ async fn a_broker_that_does_not_read_is_noticed_too() {
     let (connection, _broker) = connected(16);
     let lines = connection.lines();
     let (producer, _events) = lines.enlist_producer(1).unwrap();
-    lines.data().send(producer.message(vec![0; 4096].into())).await.unwrap();
+    lines.messages().send(producer.message(vec![0; 4096].into())).await.unwrap();
     lines.closed().await;
     assert!(matches!(*reason(lines), ConnectionError::Silent(_)));
 }
@@ -146,11 +146,11 @@ async fn fill(lines: &Lines, producer: &Enlisted) {
     let mut message = BytesMut::new();
     Codec::default().encode(&Frame::with_message(crate::wire::Send::default(), payload), &mut message).unwrap();
     let message = message.freeze();
-    for _ in 0..super::DATA_QUEUE {
-        lines.data().send(producer.message(message.clone())).await.unwrap();
+    for _ in 0..super::MESSAGE_QUEUE {
+        lines.messages().send(producer.message(message.clone())).await.unwrap();
     }
     tokio::task::yield_now().await;
-    while lines.data().try_send(producer.message(message.clone())).is_ok() {}
+    while lines.messages().try_send(producer.message(message.clone())).is_ok() {}
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +219,7 @@ async fn nothing_of_a_producer_follows_its_goodbye() {
     }
     let sends = heard.iter().filter(|command| matches!(command, Command::Send(_))).count();
     assert!(matches!(heard[sends], Command::CloseProducer(_)), "{:?}", heard[sends]);
-    assert!(sends < super::DATA_QUEUE + 10, "some were still in line: {sends}");
+    assert!(sends < super::MESSAGE_QUEUE + 10, "some were still in line: {sends}");
     drop(producer);
     assert!(matches!(broker.hear().await, Command::CloseProducer(_)), "nothing was left of the first");
 }

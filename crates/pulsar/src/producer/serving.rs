@@ -74,7 +74,7 @@ impl Task {
                     }
                 },
                 order = self.orders.recv(), if !self.gone => self.obey(order),
-                room = lines.data().reserve(), if frame.is_some() => match (room, frame) {
+                room = lines.messages().reserve(), if frame.is_some() => match (room, frame) {
                     (Ok(room), Some(frame)) => {
                         room.send(enlisted.message(frame));
                         self.line.mark_sent();
