@@ -3,7 +3,7 @@
 mod support;
 
 use carom::Policy;
-use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType};
+use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType, ProducerSuccess};
 use carom_pulsar::{Client, Error, Producer, Sending, ServerError};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -181,6 +181,20 @@ async fn what_has_its_receipt_is_not_sent_again_however_soon_the_connection_ends
 }
 
 #[tokio::test]
+async fn a_producer_after_the_last_number_there_is_goes_on() {
+    let teller = Teller::start(|command, url| match command {
+        Command::Producer(begun) => {
+            let (request_id, producer_name, last_sequence_id) = (begun.request_id, "till".into(), Some(i64::MAX));
+            vec![ProducerSuccess { request_id, producer_name, last_sequence_id, ..ProducerSuccess::default() }.into()]
+        }
+        command => usual(command, url),
+    })
+    .await;
+    let producer = in_time(producer_of(&teller)).await;
+    assert_eq!(in_time(producer.send("0")).await.unwrap().entry, 1 << 63);
+}
+
+#[tokio::test]
 async fn a_producer_that_is_sent_away_before_it_has_begun_begins_again() {
     let begun = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&begun);
@@ -238,4 +252,22 @@ async fn a_broker_that_does_not_confirm_a_close_keeps_no_message_beyond_its_time
     let error = in_time(producer.send("0")).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { what: "the message", source: Some(_), .. }), "{error:?}");
     assert!(began.elapsed() < timeout + late, "not the time of the close on top: {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_close_that_the_broker_does_not_confirm_says_so() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).operation_timeout(Duration::from_millis(500)).build().unwrap();
+    for (answer, confirmed) in [(Answer::Ignored, false), (Answer::Error(ServerError::Unknown), false), (Answer::Close, true)] {
+        let producer = client.producer("orders").await.unwrap();
+        in_time(producer.send("0")).await.unwrap();
+        cluster.answer(On::Anywhere, CommandType::CloseProducer, answer);
+        let closed = in_time(producer.close()).await;
+        cluster.behave();
+        match closed {
+            Ok(()) => assert!(confirmed),
+            Err(Error::TimedOut { what: "closing", .. } | Error::Refused { what: "closing", .. }) => assert!(!confirmed),
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
