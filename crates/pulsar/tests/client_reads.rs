@@ -271,10 +271,12 @@ async fn a_consumer_outlives_an_outage_longer_than_an_operation_may_take() {
         let late = in_time(consumer.ack(&message)).await.unwrap_err();
         assert!(matches!(late, Error::TimedOut { what: "the acknowledgement", .. }), "{late}");
     }
+    assert!(consumer.trouble().is_some());
     cluster.restart(0).unwrap();
     let again = Client::builder(cluster.url(0)).build().unwrap();
     again.producer("orders").await.unwrap().send("1").await.unwrap();
     assert_eq!(number_of(&in_time(consumer.next()).await.unwrap()), 1);
+    assert!(consumer.trouble().is_none());
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ mod task;
 
 pub use message::{Delivered, Message};
 
-use crate::client::{Pace, Seat, Shared};
+use crate::client::{Pace, Seat, Shared, Trouble};
 use crate::error::Error;
 use crate::topic;
 use crate::wire::{InitialPosition, SubType};
@@ -24,8 +24,9 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use task::{Identity, Leaving, Order, Reply, Task};
+use task::{Beginning, Identity, Leaving, Order, Reply, Task};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// Brokers count permits in 32 bits, with a sign.
 const MOST_AHEAD: usize = i32::MAX as usize;
@@ -96,6 +97,7 @@ impl ConsumerBuilder {
         self.check()?;
         // One: a message in the channel has left its inbox, and counts as handed out.
         let (messages, handed_out) = mpsc::channel(1);
+        let deadline = self.shared.deadline();
         let subscription: Arc<str> = self.subscription.as_str().into();
         let mut parts = BTreeMap::new();
         let mut begun = Vec::new();
@@ -105,7 +107,7 @@ impl ConsumerBuilder {
             for (topic, partition) in topic::partitions(&whole, partitions) {
                 let topic: Arc<str> = topic.into();
                 let inbox = self.inbox(&topic, partition, &subscription);
-                let (part, beginning) = self.part(&topic, inbox, messages.clone());
+                let (part, beginning) = self.part(&topic, inbox, deadline, messages.clone());
                 if parts.insert(topic, part).is_some() {
                     return Err(Error::Option { option: "topic", problem: "must not be given twice" });
                 }
@@ -132,11 +134,12 @@ impl ConsumerBuilder {
         &self,
         topic: &Arc<str>,
         inbox: Inbox<OwnedSemaphorePermit>,
+        deadline: Instant,
         messages: mpsc::Sender<Result<Message, Error>>,
     ) -> (Part, oneshot::Receiver<Result<(), Error>>) {
         let (orders, taken) = mpsc::unbounded_channel();
-        let (begun, beginning) = oneshot::channel();
-        let part = Part { orders, fate: Arc::default() };
+        let (reply, beginning) = oneshot::channel();
+        let part = Part { orders, fate: Arc::default(), trouble: Trouble::default() };
         let who = Identity {
             topic: Arc::clone(topic),
             subscription: self.subscription.clone(),
@@ -152,12 +155,13 @@ impl ConsumerBuilder {
             who,
             orders: taken,
             messages,
-            begun: Some(begun),
+            begun: Some(Beginning { reply, deadline }),
             fate: Arc::clone(&part.fate),
             inbox,
             acks: Acks::new(),
             unsent: VecDeque::new(),
             leaving: Leaving::No,
+            trouble: part.trouble.clone(),
             pace: Pace::new(&self.shared.options.recovery),
         };
         self.shared.spawn(task.run());
@@ -194,18 +198,23 @@ pub struct Consumer {
 struct Part {
     orders: mpsc::UnboundedSender<Order>,
     fate: Arc<OnceLock<Error>>,
+    trouble: Trouble,
 }
 
 impl Consumer {
     /// The next message of any of its topics. Cancelling it loses nothing.
     ///
-    /// While a broker is away it waits, for as long as that takes: the consumer goes on looking for it.
+    /// While a broker is away it waits, for as long as that takes: the consumer goes on looking for it, until it is closed or told
+    /// something final: that the client may not, that the topic is gone. [`trouble`](Consumer::trouble) says what is wrong.
     ///
     /// # Errors
     /// When a message cannot be read (the next can, and [`ack`](Consumer::ack) takes the topic and id in the error), and when a topic cannot be read any more: once for each, while others go
     /// on; [`Error::Closed`] when there is none left.
     pub async fn next(&mut self) -> Result<Message, Error> {
-        self.handed_out.recv().await.unwrap_or(Err(Error::Closed))
+        self.handed_out.recv().await.unwrap_or_else(|| {
+            let mut fates = self.parts.values().filter_map(|part| part.fate.get());
+            Err(fates.find(|fate| matches!(fate, Error::Panicked { .. })).cloned().unwrap_or(Error::Closed))
+        })
     }
 
     /// Says that a message is done with; ends when the broker has confirmed it. Over a move of the topic it is said again.
@@ -252,6 +261,12 @@ impl Consumer {
     /// The subscription.
     pub fn subscription(&self) -> &str {
         &self.subscription
+    }
+
+    /// Why it is without a broker, of any of its topics, since attempts to find one fail; `None` while all is well. It goes on
+    /// looking for one, however long that takes.
+    pub fn trouble(&self) -> Option<Error> {
+        self.parts.values().find_map(|part| part.trouble.get())
     }
 
     /// Closes the consumer at its brokers, once what was acknowledged is confirmed. Cancelling it only stops waiting.
