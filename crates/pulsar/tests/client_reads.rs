@@ -285,6 +285,12 @@ async fn unsubscribing_ends_in_time_where_there_is_no_broker() {
     let client = client(&cluster).operation_timeout(Duration::from_millis(300)).build().unwrap();
     let consumer = client.consumer("orders", "kitchen").await.unwrap();
     cluster.stop(0).await;
+    in_time(async {
+        while consumer.trouble().is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     let late = in_time(consumer.unsubscribe()).await.unwrap_err();
     assert!(matches!(late, Error::TimedOut { what: "unsubscribing", .. }), "{late}");
 }
