@@ -53,7 +53,8 @@ impl Authority {
     pub(crate) fn of_url(url: &str, tls: bool) -> Result<Authority, AddressError> {
         let service = Service::parse(url)?;
         if service.tls != tls {
-            let problem = if tls { "is without TLS, which the client asks for" } else { "is with TLS, and the client without" };
+            let problem =
+                if tls { "is without TLS, which the client asks for" } else { "is with TLS, and the client without" };
             return Err(AddressError { address: url.to_owned(), problem: problem.to_owned() });
         }
         match <[Authority; 1]>::try_from(service.hosts) {

@@ -3,8 +3,7 @@
 mod support;
 
 use carom_pulsar::wire::{
-    Command, CommandType, LookupResponse, LookupType, PartitionedMetadataResponse, PartitionedType,
-    WireError,
+    Command, CommandType, LookupResponse, LookupType, PartitionedMetadataResponse, PartitionedType, WireError,
 };
 use carom_pulsar::{Client, ConnectionError, Error, ServerError};
 use std::time::{Duration, Instant};
@@ -207,7 +206,8 @@ async fn more_partitions_than_anybody_makes_are_not_taken_on_a_brokers_word() {
     for said in [10_001, 1 << 31, u32::MAX] {
         let teller = of_partitions(said).await;
         let client = Client::builder(&teller.url).build().unwrap();
-        let refused = |error| matches!(error, Error::Partitions { partitions, limit: 10_000, .. } if partitions == said);
+        let refused =
+            |error| matches!(error, Error::Partitions { partitions, limit: 10_000, .. } if partitions == said);
         assert!(refused(in_time(client.partitions("orders")).await.unwrap_err()));
         assert!(refused(in_time(client.producer("orders")).await.unwrap_err()));
         assert!(refused(in_time(client.consumer("orders", "kitchen")).await.unwrap_err()));
@@ -274,7 +274,8 @@ async fn a_command_that_the_broker_does_not_take_fails_at_once() {
 #[tokio::test]
 async fn a_source_that_gives_an_empty_token_is_the_reason_that_there_is_no_connection() {
     let cluster = Cluster::start(1).await.unwrap();
-    let client = client(&cluster).operation_timeout(Duration::from_millis(500)).token_from(String::new).build().unwrap();
+    let client =
+        client(&cluster).operation_timeout(Duration::from_millis(500)).token_from(String::new).build().unwrap();
     let error = in_time(client.partitions("orders")).await.unwrap_err();
     assert!(told_by(&error).contains("the token is empty"), "{}", told_by(&error));
     assert_eq!(cluster.heard(0, CommandType::Connect), 0);

@@ -258,7 +258,9 @@ async fn a_broker_that_does_not_confirm_a_close_keeps_no_message_beyond_its_time
 async fn a_close_that_the_broker_does_not_confirm_says_so() {
     let cluster = Cluster::start(1).await.unwrap();
     let client = client(&cluster).operation_timeout(Duration::from_millis(500)).build().unwrap();
-    for (answer, confirmed) in [(Answer::Ignored, false), (Answer::Error(ServerError::Unknown), false), (Answer::Close, true)] {
+    for (answer, confirmed) in
+        [(Answer::Ignored, false), (Answer::Error(ServerError::Unknown), false), (Answer::Close, true)]
+    {
         let producer = client.producer("orders").await.unwrap();
         in_time(producer.send("0")).await.unwrap();
         cluster.answer(On::Anywhere, CommandType::CloseProducer, answer);
@@ -266,7 +268,9 @@ async fn a_close_that_the_broker_does_not_confirm_says_so() {
         cluster.behave();
         match closed {
             Ok(()) => assert!(confirmed),
-            Err(Error::TimedOut { what: "closing", .. } | Error::Refused { what: "closing", .. }) => assert!(!confirmed),
+            Err(Error::TimedOut { what: "closing", .. } | Error::Refused { what: "closing", .. }) => {
+                assert!(!confirmed)
+            }
             Err(error) => panic!("{error}"),
         }
     }

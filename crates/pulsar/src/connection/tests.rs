@@ -3,8 +3,8 @@
 use super::*;
 use crate::error::Error;
 use crate::wire::{
-    AuthChallenge, AuthResponse, BaseCommand, Command, Connect, Flow, Lookup, Message, PartitionedMetadata, PartitionedMetadataResponse, Payload,
-    Ping, Success,
+    AuthChallenge, AuthResponse, BaseCommand, Command, Connect, Flow, Lookup, Message, PartitionedMetadata,
+    PartitionedMetadataResponse, Payload, Ping, Success,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

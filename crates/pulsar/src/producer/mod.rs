@@ -95,12 +95,7 @@ impl ProducerBuilder {
         Ok(Producer { topic, parts, turn: AtomicUsize::new(0), timeout: self.shared.options.operation_timeout })
     }
 
-    fn part(
-        &self,
-        topic: String,
-        partition: i32,
-        deadline: Instant,
-    ) -> (Part, oneshot::Receiver<Result<(), Error>>) {
+    fn part(&self, topic: String, partition: i32, deadline: Instant) -> (Part, oneshot::Receiver<Result<(), Error>>) {
         let (orders, taken) = mpsc::unbounded_channel();
         let (reply, beginning) = oneshot::channel();
         let begun = Beginning { reply, deadline };
