@@ -3,7 +3,7 @@
 mod support;
 
 use carom::Policy;
-use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType, ProducerSuccess};
+use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType, Pong, ProducerSuccess};
 use carom_pulsar::{Client, Error, Producer, Sending, ServerError};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -274,4 +274,41 @@ async fn a_close_that_the_broker_does_not_confirm_says_so() {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_producer_that_is_not_ready_waits_for_its_turn_beyond_the_time_of_an_operation() {
+    let timeout = Duration::from_millis(500);
+    let asked = Arc::new(Mutex::new(0));
+    let seen = Arc::clone(&asked);
+    // A ping that comes late enough is followed by the word that the producer may begin.
+    let waiting = Arc::new(Mutex::new(None));
+    let teller = Teller::start(move |command, url| match command {
+        Command::Producer(begin) => {
+            *seen.lock().unwrap() += 1;
+            *waiting.lock().unwrap() = Some((begin.request_id, Instant::now()));
+            let (request_id, producer_ready) = (begin.request_id, Some(false));
+            vec![ProducerSuccess { request_id, producer_ready, ..ProducerSuccess::default() }.into()]
+        }
+        Command::Ping(_) => {
+            let mut answers: Vec<BaseCommand> = vec![Pong {}.into()];
+            let mut waiting = waiting.lock().unwrap();
+            if let Some((request_id, since)) = *waiting
+                && since.elapsed() > 3 * timeout
+            {
+                *waiting = None;
+                let (producer_name, producer_ready) = ("till".into(), Some(true));
+                let ready = ProducerSuccess { request_id, producer_name, producer_ready, ..ProducerSuccess::default() };
+                answers.push(ready.into());
+            }
+            answers
+        }
+        command => usual(command, url),
+    })
+    .await;
+    let client = Client::builder(&teller.url).operation_timeout(timeout).keep_alive(Duration::from_millis(100));
+    let client = client.build().unwrap();
+    let producer = in_time(client.producer("orders")).await.unwrap();
+    in_time(producer.send("0")).await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), 1, "it kept its place in line");
 }

@@ -63,7 +63,8 @@ impl Client {
     }
 
     /// A producer for a topic, `persistent://tenant/namespace/topic` or short. Awaiting it begins the producer, on each partition
-    /// if the topic has them; options come before.
+    /// if the topic has them; options come before. It takes at most `operation_timeout`, unless a broker says that the producer
+    /// has to wait for its turn: that may take any time.
     ///
     /// ```no_run
     /// # async fn example(client: carom_pulsar::Client) -> Result<(), carom_pulsar::Error> {

@@ -10,7 +10,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 /// One operation's time, and the delays between its attempts. What has worked before is tried until it works again, however long
 /// that takes; then the time is that of each attempt.
@@ -56,15 +57,36 @@ impl Patience {
         &mut self,
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<Option<T>, Error> {
+        self.attempt_held(attempt, &Notify::new()).await
+    }
+
+    /// The same, of an attempt that may take any time once it is `held`.
+    pub(crate) async fn attempt_held<T>(
+        &mut self,
+        attempt: impl Future<Output = Result<T, Error>>,
+        held: &Notify,
+    ) -> Result<Option<T>, Error> {
         let deadline = if self.again { Instant::now() + self.allowed } else { self.deadline };
-        match timeout_at(deadline, attempt).await {
-            Ok(Ok(done)) => return Ok(Some(done)),
-            Ok(Err(error)) => self.failed(error).await?,
-            Err(_) if self.again => {
+        tokio::pin!(attempt);
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut attempt => Some(outcome),
+            () = held.notified() => {
+                let outcome = attempt.await;
+                // What was waited for in line is not what it may take.
+                self.deadline = Instant::now() + self.allowed;
+                Some(outcome)
+            }
+            () = sleep_until(deadline) => None,
+        };
+        match outcome {
+            Some(Ok(done)) => return Ok(Some(done)),
+            Some(Err(error)) => self.failed(error).await?,
+            None if self.again => {
                 let error = self.over();
                 self.failed(error).await?;
             }
-            Err(_) => return Err(self.over()),
+            None => return Err(self.over()),
         }
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! The lines: what can be asked and said on a connection, and its end.
 
 use super::enlisted::{Enlisted, Who};
-use super::table::{Answer, ConsumerEvent, Consuming, ProducerEvent, Table, refused};
+use super::table::{Answer, ConsumerEvent, Consuming, ProducerEvent, Request, Table, refused};
 use super::writer::Outbound;
 use super::{ConnectionError, Numbers};
 use crate::error::Error;
@@ -35,7 +35,17 @@ impl Lines {
         what: &'static str,
         command: impl FnOnce(u64) -> BaseCommand,
     ) -> Result<Command, Error> {
-        let (number, answer) = self.ask(what, command)?;
+        self.request_held(what, command, None).await
+    }
+
+    /// The same, of somebody who wants to know when the broker says that the answer may take any time.
+    pub(crate) async fn request_held(
+        self: &Arc<Lines>,
+        what: &'static str,
+        command: impl FnOnce(u64) -> BaseCommand,
+        held: Option<Arc<Notify>>,
+    ) -> Result<Command, Error> {
+        let (number, answer) = self.ask(what, command, held)?;
         let _taken_out = Asked { lines: self, number };
         match answer.await {
             Ok(Ok(command)) => Ok(command),
@@ -49,6 +59,7 @@ impl Lines {
         &self,
         what: &'static str,
         command: impl FnOnce(u64) -> BaseCommand,
+        held: Option<Arc<Notify>>,
     ) -> Result<(u64, oneshot::Receiver<Answer>), Error> {
         let number = self.numbers.next();
         let command = Frame::from(command(number));
@@ -60,7 +71,7 @@ impl Lines {
             if table.over {
                 return Err(self.ended());
             }
-            table.requests.insert(number, sender);
+            table.requests.insert(number, Request { answer: sender, held });
         }
         let _ = self.control.send(command);
         Ok((number, answer))

@@ -71,7 +71,10 @@ impl Reader {
         };
         match (Table::request_of(&command), command) {
             // The broker will say so again when the producer may begin.
-            (Some(_), Command::ProducerSuccess(success)) if success.producer_ready == Some(false) => {}
+            (Some(number), Command::ProducerSuccess(success)) if success.producer_ready == Some(false) => {
+                let held = self.lines.table().requests.get(&number).and_then(|request| request.held.clone());
+                held.inspect(|held| held.notify_one());
+            }
             (Some(number), command) => {
                 let answer = match command {
                     Command::Failure(failure) => Err(failure),
@@ -79,7 +82,7 @@ impl Reader {
                 };
                 let asked = self.lines.table().requests.remove(&number);
                 match asked {
-                    Some(asked) => drop(asked.send(answer)),
+                    Some(asked) => drop(asked.answer.send(answer)),
                     None => self.lines.stray("answer", number),
                 }
             }

@@ -10,7 +10,7 @@ use crate::wire::{self, Command};
 use carom::Lease;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 const WHAT: &str = "the producer";
@@ -40,14 +40,22 @@ pub(super) async fn begin(
     }
     .telling(trouble);
     loop {
-        if let Some(session) = patience.attempt(attempt(&shared, &who, &mut assigned)).await? {
+        let held = Arc::new(Notify::new());
+        let attempt = attempt(&shared, &who, &mut assigned, &held);
+        if let Some(session) = patience.attempt_held(attempt, &held).await? {
             return Ok(session);
         }
     }
 }
 
-/// One attempt, where the topic is said to be, if that is said. It may be said anew.
-async fn attempt(shared: &Shared, who: &Identity, assigned: &mut Option<Assigned>) -> Result<Session, Error> {
+/// One attempt, where the topic is said to be, if that is said. It may be said anew. `held` hears that the producer is known
+/// and is to wait for its turn.
+async fn attempt(
+    shared: &Shared,
+    who: &Identity,
+    assigned: &mut Option<Assigned>,
+    held: &Arc<Notify>,
+) -> Result<Session, Error> {
     let lease = shared.lease_for(&who.topic, who.seat, assigned.take()).await?;
     let (enlisted, mut events) = lease.lines().enlist_producer(who.id)?;
     let asked = |request_id| {
@@ -64,7 +72,7 @@ async fn attempt(shared: &Shared, who: &Identity, assigned: &mut Option<Assigned
     };
     let begun = tokio::select! {
         biased;
-        begun = lease.lines().request(WHAT, asked) => begun,
+        begun = lease.lines().request_held(WHAT, asked, Some(Arc::clone(held))) => begun,
         to = sent_away(&mut events) => {
             enlisted.disown();
             // Behind a proxy, brokers cannot be reached by their names.

@@ -205,8 +205,10 @@ mod tests {
     use super::*;
     use crate::Client;
 
+    type Waiting<T> = oneshot::Receiver<Result<T, Error>>;
+
     /// A task that never runs, and what it leaves to those who wait for it.
-    fn waiting() -> (Task, oneshot::Receiver<Result<(), Error>>, oneshot::Receiver<Result<MessageId, Error>>) {
+    fn waiting() -> (Task, Waiting<()>, Waiting<MessageId>) {
         let client = Client::builder("pulsar://127.0.0.1:1").build().unwrap();
         let seat = Seat { role: "producer", place: None };
         let (topic, named_by_user) = ("persistent://public/default/orders".to_owned(), false);
