@@ -166,7 +166,7 @@ impl Task {
             Some(Order::Ack(ack, reply)) => match self.acks.settle(ack) {
                 None => drop(reply.send(Ok(()))),
                 Some(ack) => {
-                    let waiting = Waiting { ack, deadline: self.from_now(), reply };
+                    let waiting = Waiting { ack, deadline: self.shared.deadline().into_std(), reply };
                     match lines {
                         Some(lines) => self.tell(lines, waiting),
                         None => self.unsent.push_back(waiting),
@@ -183,14 +183,11 @@ impl Task {
                 }
             }
             Some(Order::Close(reply)) => self.leaving = Leaving::Closing(reply),
-            Some(Order::Unsubscribe(reply)) => self.leaving = Leaving::Unsubscribing(reply, self.from_now()),
+            Some(Order::Unsubscribe(reply)) => {
+                self.leaving = Leaving::Unsubscribing(reply, self.shared.deadline().into_std())
+            }
             None => self.leaving = Leaving::Dropped,
         }
-    }
-
-    /// When something that is asked now is late.
-    fn from_now(&self) -> std::time::Instant {
-        (tokio::time::Instant::now() + self.shared.options.operation_timeout).into_std()
     }
 
     pub(super) fn deadline(&self) -> Option<std::time::Instant> {
