@@ -130,10 +130,21 @@ pub enum Error {
     #[error("message {id} cannot be read")]
     #[non_exhaustive]
     Unreadable {
+        /// The topic that it came by, by its whole name; with `id` it can be acknowledged.
+        topic: Arc<str>,
         /// Which.
         id: crate::MessageId,
         /// Why; `None` when it is compressed or encrypted, which this client does not undo.
         source: Option<WireError>,
+    },
+    /// The message to be acknowledged is of a topic or a subscription that the consumer does not read.
+    #[error("message {id} of `{topic}` did not come by this subscription")]
+    #[non_exhaustive]
+    Foreign {
+        /// Its topic.
+        topic: String,
+        /// Which.
+        id: crate::MessageId,
     },
     /// The producer or consumer had ended already, for this reason.
     #[error("the {what} has ended")]
@@ -204,6 +215,7 @@ impl Error {
             | Error::TooLarge { .. }
             | Error::Unsayable { .. }
             | Error::Unreadable { .. }
+            | Error::Foreign { .. }
             | Error::Ended { .. }
             | Error::Panicked { .. }
             | Error::Closed => false,

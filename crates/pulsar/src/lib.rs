@@ -39,7 +39,7 @@ pub mod wire;
 pub use address::AddressError;
 pub use client::{BuildError, Builder, Client};
 pub use connection::ConnectionError;
-pub use consumer::{Consumer, ConsumerBuilder, Message};
+pub use consumer::{Consumer, ConsumerBuilder, Delivered, Message};
 pub use error::Error;
 pub use message_id::MessageId;
 pub use producer::{Outgoing, Producer, ProducerBuilder, Sending};

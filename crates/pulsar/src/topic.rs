@@ -33,6 +33,11 @@ pub(crate) fn whole(name: &str) -> Result<String, TopicError> {
     }
 }
 
+/// Whether the messages of a topic, given by its whole name, are stored.
+pub(crate) fn is_stored(topic: &str) -> bool {
+    !topic.starts_with("non-persistent:")
+}
+
 /// The most partitions that a broker is believed to have: each is a task and a producer or consumer of its own.
 pub(crate) const MOST_PARTITIONS: u32 = 10_000;
 

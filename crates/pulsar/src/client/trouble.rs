@@ -1,4 +1,4 @@
-//! Trouble: what keeps a producer from its broker at the moment, for those who wait or look meanwhile.
+//! Trouble: what keeps a producer or consumer from its broker at the moment, for those who wait or look meanwhile.
 
 use crate::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
