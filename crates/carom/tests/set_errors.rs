@@ -192,5 +192,6 @@ fn building_refuses_what_makes_no_sense() {
     refused(builder().eager(true).target(3).maximum(2).build().unwrap_err(), "target");
     refused(builder().eager(true).per_backend(0).build().unwrap_err(), "per_backend");
     refused(builder().connecting_per_backend(0).build().unwrap_err(), "connecting_per_backend");
+    refused(builder().per_backend(usize::MAX).build().unwrap_err(), "per_backend");
     refused(builder().recovery(Policy::default().attempts(0)).build().unwrap_err(), "attempts");
 }

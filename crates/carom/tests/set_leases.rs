@@ -142,9 +142,23 @@ async fn somebody_who_had_a_place_comes_back_to_it() {
         assert_eq!(set.connections().iter().filter(|connection| connection.place == 7).count(), 1);
     }
     assert_eq!(script.open(address(1)), 10 + 1, "the first at the place is still held, if dead");
-    // A place that does not exist is left to the set.
-    let elsewhere = set.lease_with(LeaseOptions::default().backend(backend(1)).place(10)).await.unwrap();
-    assert!(elsewhere.place() < 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_not_there_is_refused() {
+    let script = Scripted::new();
+    let set = Set::builder(script.clone()).name("brokers").backends([address(1)]).per_backend(2).build().unwrap();
+    let misplaced = set.lease_with(LeaseOptions::default().backend(backend(1)).place(2)).await.unwrap_err();
+    assert_eq!(misplaced.to_string(), "`brokers` has no place 2: a backend has 2, counted from 0");
+    let nowhere = set.lease_with(LeaseOptions::default().place(1)).await.unwrap_err();
+    assert_eq!(nowhere.to_string(), "`brokers` was asked for place 1 of no backend in particular");
+    assert_eq!(script.opened_total(), 0);
+
+    // One who has had a connection to itself comes back with the only place there was.
+    let alone = Set::builder(script).backends([address(1)]).per_backend(0).build().unwrap();
+    let first = alone.lease_to(&backend(1)).await.unwrap();
+    let again = LeaseOptions::default().backend(backend(1)).place(first.place());
+    assert_ne!(alone.lease_with(again).await.unwrap().id(), first.id());
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,8 +180,11 @@ fn a_user_keeps_its_place_over_reconnects() {
         stage.pass(ms(100));
         stage.ended(id);
     }
-    let id = stage.connect(at(1, 99));
-    assert_eq!(stage.glance(id).place, 0, "a place that is not there is none");
+    let (now, nowhere) = (stage.now, Want { place: Some(3), ..Want::any() });
+    let misplaced = stage.machine.lease(now, at(1, 10));
+    assert_eq!(misplaced, Leased::Refused(Refusal::NoSuchPlace { place: 10, places: 10 }));
+    let misplaced = stage.machine.lease(now, nowhere);
+    assert_eq!(misplaced, Leased::Refused(Refusal::NoSuchPlace { place: 3, places: 0 }));
 }
 
 /// Pulsar's checklist 12.

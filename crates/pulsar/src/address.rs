@@ -49,9 +49,14 @@ impl Service {
 }
 
 impl Authority {
-    /// The broker that an answer of another broker names.
-    pub(crate) fn of_url(url: &str) -> Result<Authority, AddressError> {
+    /// The broker that an answer of another broker names, which is spoken to with TLS or without.
+    pub(crate) fn of_url(url: &str, tls: bool) -> Result<Authority, AddressError> {
         let service = Service::parse(url)?;
+        if service.tls != tls {
+            let problem =
+                if tls { "is without TLS, which the client asks for" } else { "is with TLS, and the client without" };
+            return Err(AddressError { address: url.to_owned(), problem: problem.to_owned() });
+        }
         match <[Authority; 1]>::try_from(service.hosts) {
             Ok([authority]) => Ok(authority),
             Err(_) => Err(AddressError { address: url.to_owned(), problem: "names several brokers".to_owned() }),
@@ -71,6 +76,11 @@ impl Authority {
             Err(error) => Err(error.to_string()),
         }
     }
+}
+
+/// How addresses begin.
+pub(crate) fn scheme(tls: bool) -> &'static str {
+    if tls { "pulsar+ssl" } else { "pulsar" }
 }
 
 /// How a broker behind a proxy is called: by its own name, and by the proxy's.
@@ -96,7 +106,15 @@ mod tests {
         for wrong in ["a:6650", "http://a", "pulsar://", "pulsar://a:0", "pulsar://a..b", "pulsar://a,,b"] {
             assert!(Service::parse(wrong).is_err(), "{wrong}");
         }
-        assert!(Authority::of_url("pulsar://a,b").is_err());
+    }
+
+    #[test]
+    fn a_brokers_address_names_one_broker_and_says_whether_with_tls() {
+        assert!(Authority::of_url("pulsar://a,b", false).is_err());
+        for (url, tls) in [("pulsar://a", false), ("pulsar+ssl://a", true)] {
+            assert!(Authority::of_url(url, tls).is_ok(), "{url}");
+            assert!(Authority::of_url(url, !tls).is_err(), "{url}");
+        }
     }
 
     #[test]

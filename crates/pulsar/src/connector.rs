@@ -4,7 +4,7 @@ use crate::address::proxy_of;
 use crate::connection::{Connection, ConnectionError, Numbers, Setup, Socket};
 use crate::wire::{
     AuthData, AuthResponse, Codec, Command, Connect as Hello, DEFAULT_MAX_MESSAGE_SIZE, FeatureFlags, Frame,
-    PROTOCOL_VERSION, Ping, Pong, ServerError,
+    MOST_MESSAGE_SIZE, PROTOCOL_VERSION, Ping, Pong, ServerError,
 };
 use bytes::{Bytes, BytesMut};
 use carom::tcp::Tcp;
@@ -22,8 +22,11 @@ const CLIENT_VERSION: &str = concat!("carom-pulsar/", env!("CARGO_PKG_VERSION"))
 pub(crate) struct Token(pub(crate) Arc<dyn Fn() -> String + Send + Sync>);
 
 impl Token {
-    fn proof(&self) -> AuthData {
-        AuthData { auth_method_name: Some("token".into()), auth_data: Some(Bytes::from((self.0)())) }
+    fn proof(&self) -> Result<AuthData, ConnectionError> {
+        match (self.0)() {
+            token if token.is_empty() => Err(ConnectionError::EmptyToken),
+            token => Ok(AuthData { auth_method_name: Some("token".into()), auth_data: Some(Bytes::from(token)) }),
+        }
     }
 }
 
@@ -84,7 +87,7 @@ impl Connector {
     ) -> Result<Connection, ConnectionError> {
         let codec = Codec::default();
         let mut bytes = BytesMut::new();
-        let proof = self.token.as_ref().map(Token::proof);
+        let proof = self.token.as_ref().map(Token::proof).transpose()?;
         let hello = Hello {
             client_version: CLIENT_VERSION.into(),
             protocol_version: Some(PROTOCOL_VERSION),
@@ -109,37 +112,38 @@ impl Connector {
                     let error = ServerError::of(failure.error);
                     return Err(ConnectionError::Refused { error, message: failure.message });
                 }
-                Some(Command::AuthChallenge(_)) => match self.token.as_ref().map(answer) {
-                    Some(frame) => say(&mut socket, codec, &frame).await?,
-                    None => return Err(ConnectionError::no_token()),
-                },
+                Some(Command::AuthChallenge(_)) => say(&mut socket, codec, &answer(self.token.as_ref())?).await?,
                 Some(Command::Ping(Ping {})) => say(&mut socket, codec, &Pong {}.into()).await?,
                 Some(Command::Pong(_)) | None => {}
                 Some(_) => return Err(ConnectionError::Violation { kind }),
             }
         };
         let max_message_size = connected.max_message_size.and_then(|size| usize::try_from(size).ok());
+        let max_message_size = max_message_size.filter(|size| *size > 0).unwrap_or(DEFAULT_MAX_MESSAGE_SIZE);
         let token = self.token.clone();
         let setup = Setup {
             broker: backend.to_string(),
-            max_message_size: max_message_size.filter(|size| *size > 0).unwrap_or(DEFAULT_MAX_MESSAGE_SIZE),
+            // What one frame may take of this side's memory is not for the broker alone to say.
+            max_message_size: max_message_size.min(MOST_MESSAGE_SIZE),
             protocol_version: connected.protocol_version.unwrap_or(0),
             keep_alive: self.keep_alive,
             numbers: Arc::clone(&self.numbers),
-            authenticate: Box::new(move || token.as_ref().map(answer)),
+            authenticate: Box::new(move || answer(token.as_ref())),
             read: bytes,
         };
         Ok(Connection::start(socket, setup))
     }
 }
 
-fn answer(token: &Token) -> Frame {
-    AuthResponse {
+/// The answer to a broker that asks who the client is.
+fn answer(token: Option<&Token>) -> Result<Frame, ConnectionError> {
+    let response = token.ok_or_else(ConnectionError::no_token)?.proof()?;
+    let response = AuthResponse {
         client_version: Some(CLIENT_VERSION.into()),
-        response: Some(token.proof()),
+        response: Some(response),
         protocol_version: Some(PROTOCOL_VERSION),
-    }
-    .into()
+    };
+    Ok(response.into())
 }
 
 async fn say(socket: &mut impl Socket, codec: Codec, frame: &Frame) -> Result<(), ConnectionError> {

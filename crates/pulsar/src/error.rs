@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum Error {
     /// There is no connection to be had.
     #[error(transparent)]
-    Lease(#[from] LeaseError),
+    Lease(LeaseError),
     /// The connection ended. Whether what was asked has happened is not known.
     #[error("the connection to {broker} ended")]
     #[non_exhaustive]
@@ -64,6 +64,17 @@ pub enum Error {
         /// How many there were.
         redirects: usize,
     },
+    /// The broker says that the topic has more partitions than anybody makes.
+    #[error("`{topic}` is said to have {partitions} partitions, more than the limit of {limit}")]
+    #[non_exhaustive]
+    Partitions {
+        /// The topic.
+        topic: String,
+        /// How many the broker says there are.
+        partitions: u32,
+        /// The most that are taken on its word.
+        limit: u32,
+    },
     /// A broker's host has no address.
     #[error("`{host}` has no address")]
     #[non_exhaustive]
@@ -72,6 +83,15 @@ pub enum Error {
         host: String,
         /// What the resolver said.
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The broker names the owner of a topic, but not how this client could reach it: with TLS, or without.
+    #[error("the lookup of `{topic}` was answered without a `{scheme}://` address")]
+    #[non_exhaustive]
+    NoAddress {
+        /// The topic.
+        topic: String,
+        /// How the address that was wanted begins.
+        scheme: &'static str,
     },
     /// A broker named another by an address that makes no sense.
     #[error(transparent)]
@@ -97,14 +117,34 @@ pub enum Error {
         /// The most that the broker takes.
         limit: usize,
     },
+    /// What is asked of the broker is larger than it takes: a name of many thousand characters.
+    #[error("{what} cannot be asked for")]
+    #[non_exhaustive]
+    Unsayable {
+        /// What was to be asked of it.
+        what: &'static str,
+        /// How large it is, and may be.
+        source: WireError,
+    },
     /// A message that arrived cannot be taken apart.
     #[error("message {id} cannot be read")]
     #[non_exhaustive]
     Unreadable {
+        /// The topic that it came by, by its whole name; with `id` it can be acknowledged.
+        topic: Arc<str>,
         /// Which.
         id: crate::MessageId,
         /// Why; `None` when it is compressed or encrypted, which this client does not undo.
         source: Option<WireError>,
+    },
+    /// The message to be acknowledged is of a topic or a subscription that the consumer does not read.
+    #[error("message {id} of `{topic}` did not come by this subscription")]
+    #[non_exhaustive]
+    Foreign {
+        /// Its topic.
+        topic: String,
+        /// Which.
+        id: crate::MessageId,
     },
     /// The producer or consumer had ended already, for this reason.
     #[error("the {what} has ended")]
@@ -115,9 +155,26 @@ pub enum Error {
         /// Why.
         source: Arc<Error>,
     },
+    /// The task of the producer or consumer panicked, which is a bug.
+    #[error("the task of the {what} panicked")]
+    #[non_exhaustive]
+    Panicked {
+        /// Which of them.
+        what: &'static str,
+    },
     /// The client, the producer or the consumer was closed.
     #[error("closed")]
     Closed,
+}
+
+/// The set is the client's own: that it is closed is nothing else than that the client is.
+impl From<LeaseError> for Error {
+    fn from(error: LeaseError) -> Error {
+        match error {
+            LeaseError::Closed { .. } => Error::Closed,
+            error => Error::Lease(error),
+        }
+    }
 }
 
 impl Error {
@@ -125,7 +182,6 @@ impl Error {
     /// predecessor may not be gone yet.
     pub(crate) fn is_passing(&self, again: bool) -> bool {
         match self {
-            Error::Lease(LeaseError::Closed { .. }) => false,
             Error::Lease(error) => !refused_for_good(error),
             Error::Connection { .. } | Error::TimedOut { .. } | Error::Unresolved { .. } => true,
             Error::Refused { error, .. } => match error {
@@ -150,14 +206,18 @@ impl Error {
                 | ServerError::TransactionNotFound
                 | ServerError::ProducerFenced => false,
             },
+            // What has been found before can be found, once the brokers agree again.
+            Error::Redirects { .. } | Error::NoAddress { .. } | Error::Address(_) => again,
             Error::Unexpected { .. }
-            | Error::Redirects { .. }
-            | Error::Address(_)
+            | Error::Partitions { .. }
             | Error::Topic(_)
             | Error::Option { .. }
             | Error::TooLarge { .. }
+            | Error::Unsayable { .. }
             | Error::Unreadable { .. }
+            | Error::Foreign { .. }
             | Error::Ended { .. }
+            | Error::Panicked { .. }
             | Error::Closed => false,
         }
     }

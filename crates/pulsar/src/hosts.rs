@@ -5,7 +5,9 @@ use crate::error::Error;
 use carom::Backend;
 use carom::dns::{DnsOptions, resolver_for};
 use carom::resolver::{Publisher, Resolve, Resolver, ResolverState};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::OnceCell;
 
 /// Follows the addresses of several hosts. Each backend is called by its host and port.
 pub(crate) struct Hosts {
@@ -49,11 +51,38 @@ impl Resolve for Hosts {
     }
 }
 
-/// The addresses of one broker, always in the same order.
-pub(crate) async fn addresses(broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, Error> {
-    if let Some(address) = broker.address {
-        return Ok(vec![Backend::new(broker.name.as_str(), address)]);
+/// Finds the addresses of brokers that are known by name. Whoever asks for one that is being looked for waits for the same answer.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    under_way: Mutex<HashMap<String, Weak<Found>>>,
+}
+
+type Found = OnceCell<Result<Vec<Backend>, Error>>;
+
+impl Addresses {
+    /// The addresses of one broker, always in the same order. Cancel safe: whoever waits as well goes on.
+    pub(crate) async fn of(&self, broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, Error> {
+        if let Some(address) = broker.address {
+            return Ok(vec![Backend::new(broker.name.as_str(), address)]);
+        }
+        let found = self.join(&broker.name);
+        found.get_or_init(|| resolve(broker, dns)).await.clone()
     }
+
+    /// What others are waiting for, if there are any. It is gone with the last of them, so that no answer gets old.
+    fn join(&self, name: &str) -> Arc<Found> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = under_way.get(name).and_then(Weak::upgrade) {
+            return found;
+        }
+        under_way.retain(|_, found| found.strong_count() > 0);
+        let found = Arc::new(Found::new());
+        under_way.insert(name.to_owned(), Arc::downgrade(&found));
+        found
+    }
+}
+
+async fn resolve(broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, Error> {
     let refuse = |source| Error::Unresolved { host: broker.name.clone(), source };
     let resolver = started(broker, dns).map_err(|error| refuse(Some(Arc::from(error))))?;
     let settled = |state| matches!(state, ResolverState::Running | ResolverState::Failed);

@@ -10,10 +10,11 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::builder("pulsar://broker.example.com:6650").build()?;
 //!
+//! let mut consumer = client.consumer("orders", "kitchen").await?; // of what is sent from now on
+//!
 //! let producer = client.producer("orders").await?;
 //! let receipt = producer.send("one coffee").await?; // stored: this is where
 //!
-//! let mut consumer = client.consumer("orders", "kitchen").await?;
 //! let message = consumer.next().await?;
 //! println!("{receipt}: {:?}", message.payload);
 //! consumer.ack(&message).await?;
@@ -38,7 +39,7 @@ pub mod wire;
 pub use address::AddressError;
 pub use client::{BuildError, Builder, Client};
 pub use connection::ConnectionError;
-pub use consumer::{Consumer, ConsumerBuilder, Message};
+pub use consumer::{Consumer, ConsumerBuilder, Delivered, Message};
 pub use error::Error;
 pub use message_id::MessageId;
 pub use producer::{Outgoing, Producer, ProducerBuilder, Sending};

@@ -23,8 +23,8 @@ impl MessageId {
         self.ledger != u64::MAX
     }
 
-    pub(crate) fn of(data: &MessageIdData, partition: i32, batch_index: i32) -> MessageId {
-        MessageId { partition, ledger: data.ledger_id, entry: data.entry_id, batch_index }
+    pub(crate) fn of(place: &MessageIdData, partition: i32, batch_index: i32) -> MessageId {
+        MessageId { partition, ledger: place.ledger_id, entry: place.entry_id, batch_index }
     }
 
     /// As the wire has it, the place in a batch aside.

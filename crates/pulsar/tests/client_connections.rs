@@ -10,7 +10,7 @@ use carom_pulsar::{BuildError, Builder, Client, Error, ServerError};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use support::{Teller, client, in_time, open, told_by, usual};
-use testkit::dns::DnsServer;
+use testkit::dns::{Answer as DnsAnswer, DnsServer, RecordType};
 use testkit::pulsar::{Answer, Cluster, On};
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
@@ -37,6 +37,10 @@ async fn options_that_make_no_sense_are_refused() {
         assert_eq!(refused(at().keep_alive(nonsense).build()), "keep_alive");
     }
     assert_eq!(refused(at().connection_max_idle(seconds(14)).build()), "connection_max_idle");
+    let unused = at().connection_max_idle(None).connection_idle_interval(seconds(1));
+    assert_eq!(refused(unused.build()), "connection_idle_interval");
+    at().connection_max_idle(None).connection_idle_interval(None).build().unwrap();
+    assert_eq!(refused(at().operation_timeout(Duration::from_micros(999)).build()), "operation_timeout");
     assert_eq!(refused(at().recovery(Policy::default().attempts(0)).build()), "recovery");
     assert_eq!(refused(at().dns(DnsOptions::default().concurrency(0)).build()), "dns");
     assert_eq!(refused(at().dns(DnsOptions::default().nameservers_at("a..b")).build()), "dns");
@@ -369,4 +373,42 @@ async fn of_two_hosts_the_one_that_works_is_asked() {
     let client = Client::builder(urls).operation_timeout(Duration::from_secs(10)).build().unwrap();
     client.producer("orders").await.unwrap().send("0").await.unwrap();
     assert_eq!(cluster.accepted(1), 1);
+}
+
+#[tokio::test]
+async fn whatever_is_asked_of_a_client_that_is_closed_says_that_it_is_closed() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    in_time(client.close()).await;
+    assert!(matches!(producer.send("0").await, Err(Error::Closed)));
+    assert!(matches!(in_time(client.producer("orders")).await, Err(Error::Closed)));
+    assert!(matches!(in_time(client.consumer("orders", "kitchen")).await, Err(Error::Closed)));
+    assert!(matches!(in_time(client.partitions("orders")).await, Err(Error::Closed)));
+    in_time(client.close()).await;
+}
+
+#[tokio::test]
+async fn a_hundred_who_want_the_same_broker_at_once_resolve_its_name_together() {
+    let broker = Teller::start(|command, url| match command {
+        Command::Lookup(_) => usual(command, &url.replace("127.0.0.1", "owner.test")),
+        command => usual(command, url),
+    })
+    .await;
+    let server = DnsServer::start().await.unwrap();
+    server.zone().a("owner.test", 60, ["127.0.0.1"]);
+    let dns = DnsOptions::default().nameservers([server.address()]).ipv6(Ipv6::Never).hosts("/nonexistent/hosts");
+    // Until all are on their way to the broker.
+    server.zone().answer("owner.test", RecordType::A, DnsAnswer::Records.after(Duration::from_secs(1)));
+    let client = Client::builder(&broker.url).dns(dns).build().unwrap();
+    let mut producers = JoinSet::new();
+    for number in 0..100 {
+        producers.spawn(client.producer(format!("topic-{number}")).into_future());
+    }
+    let mut begun = Vec::new();
+    while let Some(producer) = in_time(producers.join_next()).await {
+        begun.push(producer.unwrap().unwrap());
+    }
+    let asked = server.count("owner.test", RecordType::A);
+    assert!(asked < 10, "on a slow machine some may come late, not all: {asked}");
 }

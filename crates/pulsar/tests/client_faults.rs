@@ -2,10 +2,12 @@
 
 mod support;
 
-use carom_pulsar::wire::CommandType;
-use carom_pulsar::{ConnectionError, Error, ServerError};
-use std::time::Duration;
-use support::{client, in_time, numbers, refusal, told_by};
+use carom_pulsar::wire::{
+    Command, CommandType, LookupResponse, LookupType, PartitionedMetadataResponse, PartitionedType, WireError,
+};
+use carom_pulsar::{Client, ConnectionError, Error, ServerError};
+use std::time::{Duration, Instant};
+use support::{Teller, client, in_time, numbers, refusal, told_by, usual};
 use testkit::pulsar::{Answer, Cluster, On};
 
 #[tokio::test]
@@ -180,4 +182,101 @@ async fn a_broker_that_refuses_the_handshake_is_quoted() {
     let Error::Lease(lease) = &refused else { panic!("{refused}") };
     let cause = std::error::Error::source(lease).and_then(|cause| cause.downcast_ref());
     assert!(matches!(cause, Some(ConnectionError::Refused { error: ServerError::Authentication, .. })), "{cause:?}");
+}
+
+/// A broker that says that every topic has this many partitions.
+async fn of_partitions(partitions: u32) -> Teller {
+    Teller::start(move |command, url| match command {
+        Command::PartitionedMetadata(asked) => vec![
+            PartitionedMetadataResponse {
+                request_id: asked.request_id,
+                response: Some(PartitionedType::Success as i32),
+                partitions: Some(partitions),
+                ..PartitionedMetadataResponse::default()
+            }
+            .into(),
+        ],
+        command => usual(command, url),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn more_partitions_than_anybody_makes_are_not_taken_on_a_brokers_word() {
+    for said in [10_001, 1 << 31, u32::MAX] {
+        let teller = of_partitions(said).await;
+        let client = Client::builder(&teller.url).build().unwrap();
+        let refused =
+            |error| matches!(error, Error::Partitions { partitions, limit: 10_000, .. } if partitions == said);
+        assert!(refused(in_time(client.partitions("orders")).await.unwrap_err()));
+        assert!(refused(in_time(client.producer("orders")).await.unwrap_err()));
+        assert!(refused(in_time(client.consumer("orders", "kitchen")).await.unwrap_err()));
+    }
+    let teller = of_partitions(10_000).await;
+    let client = Client::builder(&teller.url).build().unwrap();
+    assert_eq!(in_time(client.partitions("orders")).await.unwrap(), 10_000);
+}
+
+#[tokio::test]
+async fn the_lookup_of_partitions_counts_towards_the_time_that_a_producer_may_take_to_begin() {
+    let (timeout, late) = (Duration::from_secs(3), Duration::from_millis(2500));
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).operation_timeout(timeout).build().unwrap();
+    cluster.answer(On::Anywhere, CommandType::PartitionedMetadata, Answer::Normal.after(late));
+    cluster.answer(On::Anywhere, CommandType::Producer, Answer::Ignored);
+    let began = Instant::now();
+    let error = in_time(client.producer("orders")).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { what: "the producer", .. }), "{}", told_by(&error));
+    assert!(began.elapsed() < timeout + late, "not one time after the other: {:?}", began.elapsed());
+}
+
+/// A broker that names the owner of every topic by these addresses.
+async fn naming(plain: Option<&'static str>, tls: Option<&'static str>) -> Teller {
+    Teller::start(move |command, url| match command {
+        Command::Lookup(asked) => vec![
+            LookupResponse {
+                request_id: asked.request_id,
+                response: Some(LookupType::Connect as i32),
+                broker_service_url: plain.map(str::to_owned),
+                broker_service_url_tls: tls.map(str::to_owned),
+                ..LookupResponse::default()
+            }
+            .into(),
+        ],
+        command => usual(command, url),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_client_without_tls_does_not_dial_an_address_with_tls() {
+    for plain in [None, Some("")] {
+        let teller = naming(plain, Some("pulsar+ssl://127.0.0.1:1")).await;
+        let error = in_time(Client::builder(&teller.url).build().unwrap().producer("orders")).await.unwrap_err();
+        assert!(matches!(error, Error::NoAddress { scheme: "pulsar", .. }), "{}", told_by(&error));
+    }
+    let teller = naming(Some("pulsar+ssl://127.0.0.1:1"), None).await;
+    let error = in_time(Client::builder(&teller.url).build().unwrap().producer("orders")).await.unwrap_err();
+    assert!(matches!(&error, Error::Address(wrong) if wrong.problem.contains("with TLS")), "{}", told_by(&error));
+}
+
+#[tokio::test]
+async fn a_command_that_the_broker_does_not_take_fails_at_once() {
+    let cluster = Cluster::start(1).await.unwrap();
+    cluster.max_message_size(100);
+    let client = client(&cluster).operation_timeout(Duration::from_secs(60)).build().unwrap();
+    let error = in_time(client.producer("x".repeat(20_000))).await.unwrap_err();
+    let too_large = matches!(error, Error::Unsayable { source: WireError::TooLarge { .. }, .. });
+    assert!(too_large, "{}", told_by(&error));
+    in_time(client.producer("orders")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_source_that_gives_an_empty_token_is_the_reason_that_there_is_no_connection() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client =
+        client(&cluster).operation_timeout(Duration::from_millis(500)).token_from(String::new).build().unwrap();
+    let error = in_time(client.partitions("orders")).await.unwrap_err();
+    assert!(told_by(&error).contains("the token is empty"), "{}", told_by(&error));
+    assert_eq!(cluster.heard(0, CommandType::Connect), 0);
 }

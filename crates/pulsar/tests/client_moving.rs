@@ -2,11 +2,13 @@
 
 mod support;
 
-use carom_pulsar::wire::CommandType;
+use bytes::BytesMut;
+use carom::Policy;
+use carom_pulsar::wire::{CloseProducer, Codec, CommandType};
 use carom_pulsar::{Builder, Client, Error, ServerError, SubType};
 use std::task::Poll;
 use std::time::Duration;
-use support::{client, number_of, numbers, open, written};
+use support::{client, in_time, number_of, numbers, open, refusal, told_by, written};
 use testkit::pulsar::{Answer, Cluster, On};
 use tokio::task::JoinSet;
 
@@ -278,23 +280,109 @@ async fn a_topic_that_is_not_ready_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_producer_that_finds_no_broker_gives_up_and_says_why() {
+async fn a_producer_outlives_an_outage_longer_than_an_operation_and_each_send_says_what_is_wrong() {
     let cluster = Cluster::start(1).await.unwrap();
-    let client = never(Client::builder(cluster.url(0)).operation_timeout(Duration::from_millis(700)));
-    let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
+    let soon = Policy::default().delay(Duration::from_millis(10)).max_delay(Duration::from_millis(50));
+    let client = Client::builder(cluster.url(0)).operation_timeout(Duration::from_millis(700)).recovery(soon);
+    let client = never(client);
     let producer = client.producer("orders").await.unwrap();
+    assert!(producer.trouble().is_none());
     cluster.stop(0).await;
-    let ends = |error: &Error| matches!(error, Error::TimedOut { source: Some(_), .. } | Error::Ended { .. });
-    let lost = producer.send("0").await.unwrap_err();
-    assert!(ends(&lost), "{lost:?}");
-    let over = consumer.next().await.unwrap_err();
-    assert!(matches!(over, Error::TimedOut { what: "the consumer", .. }), "{over:?}");
-    let later = loop {
-        match producer.send("1").await {
-            Err(error @ Error::Ended { .. }) => break error,
-            Err(error) => assert!(ends(&error), "{error:?}"),
-            Ok(id) => panic!("stored at {id} by a broker that is gone"),
+    // Three times as long as an operation may take.
+    for _ in 0..3 {
+        let lost = in_time(producer.send("0")).await.unwrap_err();
+        assert!(matches!(lost, Error::TimedOut { what: "the message", source: Some(_), .. }), "{}", told_by(&lost));
+    }
+    assert!(producer.trouble().is_some());
+    cluster.restart(0).unwrap();
+    in_time(async { while producer.send("1").await.is_err() {} }).await;
+    assert!(producer.trouble().is_none());
+    assert_eq!(cluster.written("orders"), cluster.payloads("orders").iter().filter(|sent| **sent == b"1").count());
+}
+
+#[tokio::test]
+async fn a_producer_whose_broker_answers_nothing_is_begun_again_and_again() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let soon = Policy::default().delay(Duration::from_millis(10)).max_delay(Duration::from_millis(50));
+    let client = never(client(&cluster).operation_timeout(Duration::from_millis(300)).recovery(soon));
+    let producer = client.producer("orders").await.unwrap();
+    cluster.answer(On::Anywhere, CommandType::Producer, Answer::Ignored.times(3, Answer::Normal));
+    cluster.unload("orders", 0);
+    in_time(async { while producer.send("0").await.is_err() {} }).await;
+    assert!(cluster.heard(0, CommandType::Producer) >= 5, "once in the beginning, three times in vain, and once more");
+}
+
+#[tokio::test]
+async fn what_a_broker_says_for_good_ends_a_producer_that_has_begun() {
+    for why in [ServerError::Authorization, ServerError::TopicTerminated, ServerError::TopicNotFound] {
+        let cluster = Cluster::start(1).await.unwrap();
+        let client = never(client(&cluster).operation_timeout(Duration::from_secs(1)));
+        let producer = client.producer("orders").await.unwrap();
+        cluster.answer(On::Anywhere, CommandType::Producer, Answer::Error(why));
+        cluster.unload("orders", 0);
+        let later = in_time(async {
+            loop {
+                match producer.send("0").await {
+                    Err(error @ (Error::Ended { .. } | Error::Refused { .. })) => break error,
+                    Err(_) => {}
+                    Ok(id) => panic!("stored at {id}"),
+                }
+            }
+        });
+        assert_eq!(refusal(&later.await), Some(why));
+    }
+}
+
+#[tokio::test]
+async fn closing_ends_a_producer_that_looks_for_its_broker() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = never(client(&cluster));
+    let (one, other) = (client.producer("orders").await.unwrap(), client.producer("orders").await.unwrap());
+    cluster.stop(0).await;
+    in_time(async {
+        while one.trouble().is_none() || other.trouble().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-    };
-    assert!(support::told_by(&later).contains("the producer took longer"), "{}", support::told_by(&later));
+    })
+    .await;
+    in_time(one.close()).await.unwrap();
+    in_time(client.close()).await;
+    assert!(matches!(other.send("0").await, Err(Error::Closed)));
+}
+
+/// Tells the only producer there is that its topic is at an address now.
+fn send_away(cluster: &Cluster, to: &str) {
+    let producer_id = cluster.connection_list(0)[0].producers[0].id;
+    let assigned_broker_service_url = Some(to.to_owned());
+    let close = CloseProducer { producer_id, request_id: 0, assigned_broker_service_url, ..CloseProducer::default() };
+    let mut bytes = BytesMut::new();
+    Codec::default().encode(&close.into(), &mut bytes).unwrap();
+    cluster.inject(0, &bytes);
+}
+
+#[tokio::test]
+async fn an_address_that_makes_no_sense_is_no_reason_to_end_but_to_look_the_topic_up() {
+    for nonsense in ["", "http://nowhere", "pulsar://a,b", "pulsar://a..b"] {
+        let cluster = Cluster::start(1).await.unwrap();
+        let client = never(client(&cluster));
+        let producer = client.producer("orders").await.unwrap();
+        let begun = cluster.heard(0, CommandType::Producer);
+        send_away(&cluster, nonsense);
+        in_time(cluster.until(|cluster| cluster.heard(0, CommandType::Producer) > begun)).await;
+        in_time(producer.send("0")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn where_nobody_answers_a_producer_does_not_wait_for_most_of_its_time() {
+    let timeout = Duration::from_secs(8);
+    let cluster = Cluster::start(1).await.unwrap();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = never(client(&cluster).operation_timeout(timeout));
+    let producer = client.producer("orders").await.unwrap();
+    send_away(&cluster, &format!("pulsar://{}", silent.local_addr().unwrap()));
+    let _accepted = in_time(silent.accept()).await.unwrap();
+    let began = std::time::Instant::now();
+    in_time(producer.send("0")).await.unwrap();
+    assert!(began.elapsed() < timeout * 3 / 4, "{:?}", began.elapsed());
 }

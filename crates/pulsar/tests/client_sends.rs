@@ -3,7 +3,7 @@
 mod support;
 
 use carom::Policy;
-use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType};
+use carom_pulsar::wire::{BaseCommand, CloseProducer, Command, CommandType, Pong, ProducerSuccess};
 use carom_pulsar::{Client, Error, Producer, Sending, ServerError};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -181,6 +181,20 @@ async fn what_has_its_receipt_is_not_sent_again_however_soon_the_connection_ends
 }
 
 #[tokio::test]
+async fn a_producer_after_the_last_number_there_is_goes_on() {
+    let teller = Teller::start(|command, url| match command {
+        Command::Producer(begun) => {
+            let (request_id, producer_name, last_sequence_id) = (begun.request_id, "till".into(), Some(i64::MAX));
+            vec![ProducerSuccess { request_id, producer_name, last_sequence_id, ..ProducerSuccess::default() }.into()]
+        }
+        command => usual(command, url),
+    })
+    .await;
+    let producer = in_time(producer_of(&teller)).await;
+    assert_eq!(in_time(producer.send("0")).await.unwrap().entry, 1 << 63);
+}
+
+#[tokio::test]
 async fn a_producer_that_is_sent_away_before_it_has_begun_begins_again() {
     let begun = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&begun);
@@ -238,4 +252,63 @@ async fn a_broker_that_does_not_confirm_a_close_keeps_no_message_beyond_its_time
     let error = in_time(producer.send("0")).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { what: "the message", source: Some(_), .. }), "{error:?}");
     assert!(began.elapsed() < timeout + late, "not the time of the close on top: {:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_close_that_the_broker_does_not_confirm_says_so() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).operation_timeout(Duration::from_secs(2)).build().unwrap();
+    for (answer, confirmed) in
+        [(Answer::Ignored, false), (Answer::Error(ServerError::Unknown), false), (Answer::Close, true)]
+    {
+        let producer = client.producer("orders").await.unwrap();
+        in_time(producer.send("0")).await.unwrap();
+        cluster.answer(On::Anywhere, CommandType::CloseProducer, answer);
+        let closed = in_time(producer.close()).await;
+        cluster.behave();
+        match closed {
+            Ok(()) => assert!(confirmed),
+            Err(Error::TimedOut { what: "closing", .. } | Error::Refused { what: "closing", .. }) => {
+                assert!(!confirmed)
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_producer_that_is_not_ready_waits_for_its_turn_beyond_the_time_of_an_operation() {
+    let timeout = Duration::from_secs(1);
+    let asked = Arc::new(Mutex::new(0));
+    let seen = Arc::clone(&asked);
+    // A ping that comes late enough is followed by the word that the producer may begin.
+    let waiting = Arc::new(Mutex::new(None));
+    let teller = Teller::start(move |command, url| match command {
+        Command::Producer(begin) => {
+            *seen.lock().unwrap() += 1;
+            *waiting.lock().unwrap() = Some((begin.request_id, Instant::now()));
+            let (request_id, producer_ready) = (begin.request_id, Some(false));
+            vec![ProducerSuccess { request_id, producer_ready, ..ProducerSuccess::default() }.into()]
+        }
+        Command::Ping(_) => {
+            let mut answers: Vec<BaseCommand> = vec![Pong {}.into()];
+            let mut waiting = waiting.lock().unwrap();
+            if let Some((request_id, since)) = *waiting
+                && since.elapsed() > 3 * timeout
+            {
+                *waiting = None;
+                let (producer_name, producer_ready) = ("till".into(), Some(true));
+                let ready = ProducerSuccess { request_id, producer_name, producer_ready, ..ProducerSuccess::default() };
+                answers.push(ready.into());
+            }
+            answers
+        }
+        command => usual(command, url),
+    })
+    .await;
+    let client = Client::builder(&teller.url).operation_timeout(timeout).keep_alive(Duration::from_millis(100));
+    let client = client.build().unwrap();
+    let producer = in_time(client.producer("orders")).await.unwrap();
+    in_time(producer.send("0")).await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), 1, "it kept its place in line");
 }

@@ -4,7 +4,7 @@ mod support;
 
 use carom_pulsar::wire::{Command, CommandType, InitialPosition, Lookup, LookupResponse, LookupType};
 use carom_pulsar::{Client, Error, Outgoing, ServerError, SubType};
-use support::{client, number_of, numbers, told_by};
+use support::{client, in_time, number_of, numbers, told_by};
 use testkit::pulsar::{Answer, Cluster, On};
 
 #[tokio::test]
@@ -43,6 +43,23 @@ async fn a_message_carries_its_key_and_properties() {
     assert_eq!((&message.payload[..], message.key.as_deref()), (&b"tea"[..], Some("table 3")));
     assert_eq!(message.properties, [("milk".to_owned(), "no".to_owned())]);
     assert_eq!((&*message.producer, message.event_time, message.sequence), ("till", Some(7), 0));
+}
+
+#[tokio::test]
+async fn a_topic_that_is_not_stored_is_read_though_its_messages_have_one_id() {
+    let topic = "non-persistent://public/default/orders";
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let mut consumer = client.consumer(topic, "kitchen").await.unwrap();
+    let producer = client.producer(topic).await.unwrap();
+    // Who has not asked yet misses what is sent.
+    cluster.until(|cluster| cluster.connection_list(0)[0].consumers[0].permits > 0).await;
+    let mut ids = Vec::new();
+    for number in 0..3 {
+        ids.push(producer.send(format!("{number}")).await.unwrap());
+    }
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!(in_time(numbers(&mut consumer, 3)).await, [0, 1, 2]);
 }
 
 #[tokio::test]

@@ -162,7 +162,7 @@ fn a_frame_with_a_changed_byte_is_another_frame_or_an_error_and_never_a_panic() 
 #[test]
 fn batches_come_apart_as_they_were_put_together() {
     rounds(|chance| {
-        let messages: Vec<_> = (0..chance.below(6))
+        let messages: Vec<_> = (0..1 + chance.below(6))
             .map(|_| {
                 let payload = Bytes::from(chance.bytes(40));
                 let metadata = SingleMessageMetadata {

@@ -153,6 +153,12 @@ impl Cluster {
         self.change(|world| world.unload(&full_name(topic), Some(to), true));
     }
 
+    /// All of a topic is to be read again in this subscription, as an operator may wish: who reads it is sent away, and finds it
+    /// so when it comes back.
+    pub fn rewind(&self, topic: &str, subscription: &str) {
+        self.change(|world| world.rewind(&full_name(topic), subscription, 0));
+    }
+
     /// Load shedding: moves all that a broker owns to another.
     pub fn shed(&self, from: usize, to: usize) {
         assert!(to < self.brokers(), "there is no broker {to}");

@@ -71,7 +71,7 @@ impl<S: Share> Builder<S> {
         self
     }
 
-    /// Connections to one backend; 0 makes a fresh one for each lease, which ends with it. Default 1.
+    /// Connections to one backend, at most 10,000; 0 makes a fresh one for each lease, which ends with it. Default 1.
     pub fn per_backend(mut self, per_backend: usize) -> Builder<S> {
         self.options.per_backend = per_backend;
         self

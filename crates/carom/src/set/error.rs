@@ -37,6 +37,16 @@ pub enum LeaseError {
         /// The set at that moment, and why connecting failed last.
         summary: Box<Summary>,
     },
+    /// A [place](super::LeaseOptions::place) was asked for that the backend does not have, or without naming a backend.
+    #[non_exhaustive]
+    NoSuchPlace {
+        /// The name of the set.
+        set: Arc<str>,
+        /// The place.
+        place: usize,
+        /// How many there are; 0 when no backend was named.
+        places: usize,
+    },
     /// The set is closed, or the runtime it lived on has ended.
     #[non_exhaustive]
     Closed {
@@ -73,7 +83,7 @@ impl LeaseError {
             LeaseError::Unreachable { summary, .. }
             | LeaseError::Failed { summary }
             | LeaseError::TimedOut { summary, .. } => Some(summary),
-            LeaseError::Closed { .. } => None,
+            LeaseError::NoSuchPlace { .. } | LeaseError::Closed { .. } => None,
         }
     }
 }
@@ -98,6 +108,12 @@ impl fmt::Display for LeaseError {
                     "timed out after {waited:?} waiting for `{set}` ({connected} connected, {dialling} connecting, {dead} of \
                      {known} backends dead)"
                 )?;
+            }
+            LeaseError::NoSuchPlace { set, place, places: 0 } => {
+                write!(f, "`{set}` was asked for place {place} of no backend in particular")?;
+            }
+            LeaseError::NoSuchPlace { set, place, places } => {
+                write!(f, "`{set}` has no place {place}: a backend has {places}, counted from 0")?;
             }
             LeaseError::Closed { set } => write!(f, "`{set}` is closed")?,
         }
@@ -133,6 +149,7 @@ impl<S: Share> Table<S> {
             }
             Refusal::Failed { .. } => LeaseError::Failed { summary: summary() },
             Refusal::TimedOut { .. } => LeaseError::TimedOut { waited, summary: summary() },
+            &Refusal::NoSuchPlace { place, places } => LeaseError::NoSuchPlace { set: Arc::clone(name), place, places },
             Refusal::Closed => LeaseError::closed(name),
         }
     }

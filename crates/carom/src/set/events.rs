@@ -31,8 +31,8 @@ pub enum Event {
 
 /// The connections of a set that come and go; see [`Set::events`](super::Set::events).
 ///
-/// It is a [`Stream`], and has [`next`](Events::next) for those who want nothing but that. A reader who is slow misses history,
-/// not the outcome. It ends when the set has stopped.
+/// It is a [`Stream`], and has [`next`](Events::next) for those who want nothing but that. What came is told before what went, since an
+/// eager set makes before it breaks. A reader who is slow misses history, not the outcome. It ends when the set has stopped.
 pub struct Events<S: Share> {
     shared: Arc<Shared<S>>,
     turnover: Changing<u64>,
@@ -73,10 +73,11 @@ impl<S: Share> Events<S> {
             let glances = self.shared.lock().machine.snapshot().connections.into_iter();
             glances.filter(|glance| !glance.draining).map(|glance| (glance.connection, glance.backend)).collect()
         };
-        let gone = self.known.keys().filter(|id| !now.contains_key(id));
-        self.ready.extend(gone.map(|&connection| Event::Removed { connection }));
+        // What took the place of another was there before that went.
         let come = now.iter().filter(|(id, _)| !self.known.contains_key(id));
         self.ready.extend(come.map(|(&connection, backend)| Event::Added { connection, backend: Arc::clone(backend) }));
+        let gone = self.known.keys().filter(|id| !now.contains_key(id));
+        self.ready.extend(gone.map(|&connection| Event::Removed { connection }));
         self.known = now;
     }
 }

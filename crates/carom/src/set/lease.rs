@@ -31,7 +31,8 @@ impl LeaseOptions {
     }
 
     /// Which of the backend's connections, as [`Lease::place`] said: for a user that must come back to the one it had. Default:
-    /// the one with the fewest leases.
+    /// the one with the fewest leases. One that the backend does not have, or without a backend, is refused, with
+    /// [`LeaseError::NoSuchPlace`].
     pub fn place(mut self, place: usize) -> LeaseOptions {
         self.place = Some(place);
         self

@@ -59,6 +59,9 @@ impl Machine {
             State::Starting | State::Running | State::Failed => {}
             State::Stopping | State::Stopped => return Leased::Refused(Refusal::Closed),
         }
+        if let Some(refusal) = self.misplaced(&want) {
+            return Leased::Refused(refusal);
+        }
         if let Some(connection) = self.lease_warm(want.backend.as_ref(), want.place) {
             return Leased::Granted(connection);
         }
@@ -73,15 +76,14 @@ impl Machine {
     /// A lease of a connection that is up, after which there is nothing to do and nobody to tell; or declines: then
     /// [`Machine::lease`] is to be asked.
     pub fn lease_warm(&mut self, backend: Option<&Backend>, place: Option<usize>) -> Option<ConnectionId> {
-        let connection = match backend {
-            None => self.open.first()?,
-            Some(backend) => {
+        let connection = match (backend, place) {
+            (None, None) => self.open.first()?,
+            (None, Some(_)) => return None,
+            (Some(_), Some(place)) if place >= self.options.per_backend => return None,
+            (Some(_), None) if self.options.per_backend == 0 => return None,
+            (Some(backend), place) => {
                 let id = *self.ids.get(&backend.key())?;
-                let place = match place {
-                    _ if self.options.per_backend == 0 => return None,
-                    Some(place) if place < self.options.per_backend => place as u32,
-                    Some(_) | None => self.choose_place(id),
-                };
+                let place = place.map_or_else(|| self.choose_place(id), |place| place as u32);
                 self.place(id, place).connection?
             }
         };
@@ -127,6 +129,13 @@ impl Machine {
             None => self.abort_unneeded(now),
         }
         true
+    }
+
+    /// A place is one of a named backend's. With a fresh connection for each lease there is one, and nobody to share it with.
+    fn misplaced(&self, want: &Want) -> Option<Refusal> {
+        let place = want.place?;
+        let places = if want.backend.is_some() { self.options.per_backend.max(1) } else { 0 };
+        (place >= places).then_some(Refusal::NoSuchPlace { place, places })
     }
 
     /// When nothing is up that this lease may be of.

@@ -143,6 +143,13 @@ pub enum Refusal {
         /// How long it had.
         after: Duration,
     },
+    /// There is no such place, or no backend was named whose place it could be.
+    NoSuchPlace {
+        /// The place that was asked for.
+        place: usize,
+        /// How many there are; 0 when no backend was named.
+        places: usize,
+    },
     /// The set is closed.
     Closed,
 }

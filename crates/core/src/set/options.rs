@@ -5,6 +5,9 @@ use crate::options::{OptionsError, sane};
 use crate::recovery::{DAY, Recovery};
 use std::time::Duration;
 
+/// Every backend has room for so many connections, and pays for it in memory. Nobody needs more.
+const MOST_PLACES: usize = 10_000;
+
 /// What a set is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -15,7 +18,7 @@ pub struct Options {
     /// Most connections that an eager set keeps, one more aside while one takes the place of another. What is dialled on
     /// demand, and what is on its way out and still held, comes on top.
     pub maximum: Option<usize>,
-    /// Connections to one backend; 0 is a fresh one for each lease.
+    /// Connections to one backend, at most 10,000; 0 is a fresh one for each lease.
     pub per_backend: usize,
     /// A connection that nobody has held for this long is released; `None` keeps it.
     pub max_idle: Option<Duration>,
@@ -64,7 +67,9 @@ impl Options {
     /// # Errors
     /// The first option that is out of bounds.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        let refuse = |option, problem: &str| Err(OptionsError::new(option, problem));
+        fn refuse(option: &'static str, problem: impl Into<String>) -> Result<(), OptionsError> {
+            Err(OptionsError::new(option, problem))
+        }
         let times = [
             ("max_idle", self.max_idle),
             ("idle_interval", self.idle_interval),
@@ -97,6 +102,9 @@ impl Options {
             && target > maximum
         {
             return refuse("target", "must not be above maximum");
+        }
+        if self.per_backend > MOST_PLACES {
+            return refuse("per_backend", format!("must be at most {MOST_PLACES}"));
         }
         if self.connecting_per_backend == 0 {
             return refuse("connecting_per_backend", "must be at least 1");

@@ -37,7 +37,10 @@ impl World {
                 match refusal {
                     Refusal::Closed => assert!(self.books.closing, "it is not closed"),
                     Refusal::Failed { dead: 0, known: 0 } => assert!(self.known.is_empty(), "somebody is known"),
-                    Refusal::Failed { .. } | Refusal::Unreachable(_) | Refusal::TimedOut { .. } => {
+                    Refusal::Failed { .. }
+                    | Refusal::Unreachable(_)
+                    | Refusal::TimedOut { .. }
+                    | Refusal::NoSuchPlace { .. } => {
                         panic!("refused at once: {refusal:?}")
                     }
                 }
@@ -47,7 +50,10 @@ impl World {
 
     pub(super) fn caller_comes(&mut self) {
         let want = if self.random.chance(self.setting.names) {
-            let place = self.random.chance(self.setting.places).then(|| self.random.below(4));
+            let place = self
+                .random
+                .chance(self.setting.places)
+                .then(|| self.random.below(self.setting.options.per_backend.max(1)));
             Want { place, ..Want::of(backend(self.random.below(self.setting.servers))) }
         } else {
             Want::any()
@@ -87,6 +93,7 @@ impl World {
     pub(super) fn promise_refusals_are_true(&self, caller: &Caller, refusal: &Refusal) {
         match refusal {
             Refusal::Closed => assert!(self.books.closing, "it is not closed"),
+            Refusal::NoSuchPlace { .. } => panic!("nobody waits for what is not there"),
             Refusal::TimedOut { after } => {
                 assert_eq!(*after, caller.timeout);
                 assert!(self.clock >= caller.deadline, "before its time was over");

@@ -4,7 +4,7 @@ use super::{Client, Shared};
 use crate::address::{AddressError, Service};
 use crate::connection::Numbers;
 use crate::connector::{Connector, Token};
-use crate::hosts::Hosts;
+use crate::hosts::{Addresses, Hosts};
 use carom::dns::{DnsOptions, resolver_for};
 use carom::tcp::Tcp;
 use carom::tls::{Tls, TlsError};
@@ -17,6 +17,9 @@ use tokio::task::JoinSet;
 
 /// The shortest `connection_max_idle` that is taken, as in Pulsar's own clients.
 const SHORTEST_IDLE: Duration = Duration::from_secs(15);
+
+/// The shortest `operation_timeout` that is taken: no broker answers within less.
+const SHORTEST_OPERATION: Duration = Duration::from_millis(1);
 
 /// The longest time that an option may be.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -109,7 +112,8 @@ impl Builder {
     }
 
     /// How often unused connections are looked for: after its last use one lives between `connection_max_idle` and that and
-    /// twice this. Default: a quarter of `connection_max_idle`, at least a second, at most a minute.
+    /// twice this. Default: a quarter of `connection_max_idle`, at least a second, at most a minute. Refused if unused
+    /// connections are kept.
     pub fn connection_idle_interval(mut self, interval: impl Into<Option<Duration>>) -> Builder {
         self.idle_interval = interval.into();
         self
@@ -122,8 +126,11 @@ impl Builder {
         self
     }
 
-    /// How long an operation may take, retries included: beginning a producer or consumer, beginning it again after its topic
-    /// has moved, a `send`, a request. Default 30 s.
+    /// How long an operation may take, retries included: beginning a producer or consumer, a `send`, a request. Default 30 s;
+    /// under 1 ms is refused.
+    ///
+    /// A producer or consumer that has begun outlives any outage: it goes on looking for its broker, each attempt within this
+    /// time, until it is closed or is told that there is no use.
     pub fn operation_timeout(mut self, operation_timeout: Duration) -> Builder {
         self.operation_timeout = operation_timeout;
         self
@@ -149,7 +156,8 @@ impl Builder {
         Builder { empty_token, ..self.token_from(move || token.clone()) }
     }
 
-    /// Where the token comes from: asked for each connection, and when a broker wants to know again. It must not block.
+    /// Where the token comes from: asked for each connection, and when a broker wants to know again. It must not block. With an
+    /// empty one there is no connection ([`ConnectionError::EmptyToken`](crate::ConnectionError::EmptyToken)).
     pub fn token_from(mut self, token: impl Fn() -> String + Send + Sync + 'static) -> Builder {
         (self.token, self.empty_token) = (Some(Token(Arc::new(token))), false);
         self
@@ -198,7 +206,7 @@ impl Builder {
         };
         let options = Options {
             operation_timeout: self.operation_timeout,
-            lease_timeout: self.operation_timeout.mul_f64(0.9).max(Duration::from_nanos(1)),
+            lease_timeout: self.operation_timeout.mul_f64(0.9),
             recovery: self.recovery.clone(),
             dns: self.dns.clone(),
             tls: service.tls,
@@ -222,7 +230,8 @@ impl Builder {
             .runtime(runtime.clone())
             .build()?;
         let (tasks, closing) = (Mutex::new(JoinSet::new()), watch::Sender::new(false));
-        Ok(Client::new(Shared { set, options, numbers, runtime, tasks, closing }))
+        let addresses = Addresses::default();
+        Ok(Client::new(Shared { set, options, numbers, addresses, runtime, tasks, closing }))
     }
 
     fn check(&self, service: &Service) -> Result<(), BuildError> {
@@ -242,6 +251,12 @@ impl Builder {
                 Some(time) if time > LONGEST => return refuse(option, "must be at most a year"),
                 Some(_) | None => {}
             }
+        }
+        if self.operation_timeout < SHORTEST_OPERATION {
+            return refuse("operation_timeout", "must be at least 1 ms");
+        }
+        if self.max_idle.is_none() && self.idle_interval.is_some() {
+            return refuse("connection_idle_interval", "has no effect without `connection_max_idle`");
         }
         if let Err(error) = self.recovery.validate() {
             return refuse("recovery", &error.to_string());

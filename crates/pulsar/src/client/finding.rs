@@ -2,18 +2,23 @@
 
 use super::Shared;
 use super::patience::Patience;
-use crate::address::{Authority, behind_proxy};
+use crate::address::{Authority, behind_proxy, scheme};
 use crate::connection::{Assigned, Lines, refused};
 use crate::connector::Connector;
 use crate::error::Error;
-use crate::hosts::addresses;
+use crate::topic::MOST_PARTITIONS;
 use crate::wire::{Command, Lookup, LookupType, PartitionedMetadata, PartitionedType};
 use carom::set::LeaseOptions;
 use carom::{Backend, Lease};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 
 /// How often a question may be sent on.
 const MOST_REDIRECTS: usize = 20;
+
+/// How long a broker that another one has named may take, at most; a lookup may know better.
+const HINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Who serves a topic: a broker, or a broker behind the proxy that was asked.
 #[derive(Clone, Debug)]
@@ -54,20 +59,35 @@ impl Shared {
     }
 
     pub(crate) fn patience(&self, what: &'static str, again: bool) -> Patience {
-        Patience::new(what, again, self.options.operation_timeout, &self.options.recovery)
+        self.patience_until(self.deadline(), what, again)
     }
 
-    /// A lease of a connection to the broker that owns a topic: the one that was named, or else the one that is looked up.
+    /// For what is a part of an operation that began earlier.
+    pub(crate) fn patience_until(&self, deadline: Instant, what: &'static str, again: bool) -> Patience {
+        Patience::new(what, again, self.options.operation_timeout, deadline, &self.options.recovery)
+    }
+
+    /// When an operation that begins now has taken too long.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.options.operation_timeout
+    }
+
+    /// A lease of a connection to the broker that owns a topic: the one that was named, if it can be had soon, or else the one
+    /// that is looked up.
     pub(crate) async fn lease_for(
         &self,
         topic: &str,
         seat: Seat,
         assigned: Option<Assigned>,
     ) -> Result<Lease<Connector>, Error> {
-        if let Some(assigned) = assigned
-            && let Some(lease) = self.lease_assigned(&assigned, seat).await
-        {
-            return lease;
+        if let Some(assigned) = assigned {
+            let within = (self.options.operation_timeout / 4).min(HINT_TIMEOUT);
+            match timeout(within, self.lease_assigned(&assigned, seat)).await {
+                Ok(Ok(Some(lease))) => return Ok(lease),
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => tracing::debug!(topic, %error, "where the topic is said to be, it cannot be had"),
+                Err(_) => tracing::debug!(topic, ?within, "where the topic is said to be, nobody answers"),
+            }
         }
         self.lease_owner(topic, seat).await
     }
@@ -79,11 +99,11 @@ impl Shared {
         }
     }
 
-    async fn lease_assigned(&self, assigned: &Assigned, seat: Seat) -> Option<Result<Lease<Connector>, Error>> {
+    async fn lease_assigned(&self, assigned: &Assigned, seat: Seat) -> Result<Option<Lease<Connector>>, Error> {
         let url = if self.options.tls { &assigned.tls } else { &assigned.plain };
-        match Authority::of_url(url.as_deref()?) {
-            Ok(broker) => Some(self.lease_broker(&broker, seat).await),
-            Err(error) => Some(Err(error.into())),
+        match url {
+            Some(url) => Ok(Some(self.lease_broker(&Authority::of_url(url, self.options.tls)?, seat).await?)),
+            None => Ok(None),
         }
     }
 
@@ -96,7 +116,13 @@ impl Shared {
         };
         match lease.lines().request(WHAT, asked).await? {
             Command::PartitionedMetadataResponse(response) => match response.response.map(PartitionedType::try_from) {
-                Some(Ok(PartitionedType::Success)) => Ok(response.partitions.unwrap_or(0)),
+                Some(Ok(PartitionedType::Success)) => match response.partitions.unwrap_or(0) {
+                    partitions @ 0..=MOST_PARTITIONS => Ok(partitions),
+                    partitions => {
+                        let topic = topic.to_owned();
+                        Err(Error::Partitions { topic, partitions, limit: MOST_PARTITIONS })
+                    }
+                },
                 _ => Err(refused(WHAT, response.error, response.message)),
             },
             other => Err(Error::Unexpected { what: WHAT, kind: other.command_type() as i32 }),
@@ -108,8 +134,11 @@ impl Shared {
         let mut authoritative = false;
         for _ in 0..=MOST_REDIRECTS {
             let found = ask_owner(lease.lines(), topic, authoritative).await?;
-            let url = if self.options.tls { found.tls.or(found.plain) } else { found.plain };
-            let broker = Authority::of_url(url.as_deref().unwrap_or_default())?;
+            let tls = self.options.tls;
+            // Neither of them stands in for the other: what is to be secret stays secret.
+            let url = if tls { found.tls } else { found.plain }.filter(|url| !url.is_empty());
+            let url = url.ok_or_else(|| Error::NoAddress { topic: topic.to_owned(), scheme: scheme(tls) })?;
+            let broker = Authority::of_url(&url, tls)?;
             match found.how {
                 Found::There if found.proxied => {
                     let backend = lease.backend();
@@ -137,7 +166,7 @@ impl Shared {
                 return Ok(lease);
             }
         }
-        let found = addresses(broker, &self.options.dns).await?;
+        let found = self.addresses.of(broker, &self.options.dns).await?;
         let share = self.options.lease_timeout / u32::try_from(found.len()).unwrap_or(u32::MAX);
         let mut last = None;
         for backend in found {

@@ -3,15 +3,18 @@
 mod builder;
 mod finding;
 mod patience;
+mod trouble;
 
 pub use builder::{BuildError, Builder};
 pub(crate) use finding::Seat;
 pub(crate) use patience::{Pace, at};
+pub(crate) use trouble::Trouble;
 
 use crate::connection::Numbers;
 use crate::connector::Connector;
 use crate::consumer::ConsumerBuilder;
 use crate::error::Error;
+use crate::hosts::Addresses;
 use crate::producer::ProducerBuilder;
 use crate::topic;
 use builder::Options;
@@ -37,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) set: Set<Connector>,
     pub(crate) options: Options,
     pub(crate) numbers: Arc<Numbers>,
+    pub(crate) addresses: Addresses,
     runtime: Handle,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,
@@ -53,8 +57,14 @@ impl Client {
         Client { shared: Arc::new(shared) }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// A producer for a topic, `persistent://tenant/namespace/topic` or short. Awaiting it begins the producer, on each partition
-    /// if the topic has them; options come before.
+    /// if the topic has them; options come before. It takes at most `operation_timeout`, unless a broker says that the producer
+    /// has to wait for its turn: that may take any time.
     ///
     /// ```no_run
     /// # async fn example(client: carom_pulsar::Client) -> Result<(), carom_pulsar::Error> {
@@ -74,7 +84,8 @@ impl Client {
     /// How many partitions a topic has; 0 when it is not made of partitions. Cancel safe.
     ///
     /// # Errors
-    /// When nobody says so within `operation_timeout`, or somebody says no.
+    /// When nobody says so within `operation_timeout`, or somebody says no; [`Error::Partitions`] when they are said to be more
+    /// than 10 000.
     pub async fn partitions(&self, topic: &str) -> Result<u32, Error> {
         self.shared.partitions(&topic::whole(topic)?).await
     }

@@ -1,6 +1,8 @@
 //! Patience: an operation tried again and again, until it works, cannot, or has taken too long.
 
+use super::trouble::Trouble;
 use crate::error::Error;
+use crate::wire::ServerError;
 use carom::Policy;
 use carom_core::random::Random;
 use carom_core::recovery::Tries;
@@ -8,29 +10,46 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
-/// One operation's time, and the delays between its attempts.
+/// One operation's time, and the delays between its attempts. What has worked before is tried until it works again, however long
+/// that takes; then the time is that of each attempt.
 pub(crate) struct Patience {
     what: &'static str,
     /// It has worked before.
     again: bool,
     allowed: Duration,
+    /// Of what has not worked before.
     deadline: Instant,
     policy: Policy,
     tries: Tries,
     random: Random,
     last: Option<Error>,
+    /// Since when brokers say that there is no such topic.
+    missing: Option<Instant>,
+    trouble: Trouble,
 }
 
 impl Patience {
-    pub(crate) fn new(what: &'static str, again: bool, allowed: Duration, policy: &Policy) -> Patience {
+    pub(crate) fn new(
+        what: &'static str,
+        again: bool,
+        allowed: Duration,
+        deadline: Instant,
+        policy: &Policy,
+    ) -> Patience {
         // Time is what runs out, not attempts: a topic may take any number of them to settle.
         let policy = policy.clone().attempts(u32::MAX);
         let tries = Tries::new(&policy);
         let random = Random::new(RandomState::new().build_hasher().finish());
-        let deadline = Instant::now() + allowed;
-        Patience { what, again, allowed, deadline, policy, tries, random, last: None }
+        let trouble = Trouble::default();
+        Patience { what, again, allowed, deadline, policy, tries, random, last: None, missing: None, trouble }
+    }
+
+    /// What goes wrong is told here, too.
+    pub(crate) fn telling(self, trouble: Trouble) -> Patience {
+        Patience { trouble, ..self }
     }
 
     /// One attempt, within the time there is: its outcome, or `None` when it is worth another, after its delay.
@@ -38,27 +57,74 @@ impl Patience {
         &mut self,
         attempt: impl Future<Output = Result<T, Error>>,
     ) -> Result<Option<T>, Error> {
-        let error = match timeout_at(self.deadline, attempt).await {
-            Ok(Ok(done)) => return Ok(Some(done)),
-            Ok(Err(error)) => error,
-            Err(_) => return Err(self.over()),
+        self.attempt_held(attempt, &Notify::new()).await
+    }
+
+    /// The same, of an attempt that may take any time once it is `held`.
+    pub(crate) async fn attempt_held<T>(
+        &mut self,
+        attempt: impl Future<Output = Result<T, Error>>,
+        held: &Notify,
+    ) -> Result<Option<T>, Error> {
+        let deadline = if self.again { Instant::now() + self.allowed } else { self.deadline };
+        tokio::pin!(attempt);
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut attempt => Some(outcome),
+            () = held.notified() => {
+                let outcome = attempt.await;
+                // What was waited for in line is not what it may take.
+                self.deadline = Instant::now() + self.allowed;
+                Some(outcome)
+            }
+            () = sleep_until(deadline) => None,
         };
-        if !error.is_passing(self.again) {
-            return Err(error);
+        match outcome {
+            Some(Ok(done)) => return Ok(Some(done)),
+            Some(Err(error)) => self.failed(error).await?,
+            None if self.again => {
+                let error = self.over();
+                self.failed(error).await?;
+            }
+            None => return Err(self.over()),
         }
-        tracing::debug!(what = self.what, %error, "to be tried again");
-        self.last = Some(error);
-        let delay = self.tries.fail(&self.policy, &mut self.random).unwrap_or(self.allowed);
-        let next = Instant::now() + delay;
-        if next >= self.deadline {
-            return Err(self.over());
-        }
-        sleep_until(next).await;
         Ok(None)
     }
 
+    /// Waits until it is time for another attempt, if there is to be one.
+    async fn failed(&mut self, error: Error) -> Result<(), Error> {
+        if !self.is_passing(&error) {
+            return Err(error);
+        }
+        self.trouble.set(error.clone());
+        let delay = self.tries.fail(&self.policy, &mut self.random).unwrap_or(self.allowed);
+        match self.again {
+            true => tracing::warn!(what = self.what, %error, ?delay, "without a broker, to be tried again"),
+            false => tracing::debug!(what = self.what, %error, ?delay, "to be tried again"),
+        }
+        self.last = Some(error);
+        let next = Instant::now() + delay;
+        if !self.again && next >= self.deadline {
+            return Err(self.over());
+        }
+        sleep_until(next).await;
+        Ok(())
+    }
+
+    /// Whether it may succeed yet. A topic that moves may seem to be missing, but not for long.
+    fn is_passing(&mut self, error: &Error) -> bool {
+        let missing = matches!(error, Error::Refused { error: ServerError::TopicNotFound, .. });
+        self.missing = self.missing.or(Some(Instant::now())).filter(|_| missing);
+        error.is_passing(self.again) && self.missing.is_none_or(|since| since.elapsed() < self.allowed)
+    }
+
     fn over(&mut self) -> Error {
-        Error::TimedOut { what: self.what, after: self.allowed, source: self.last.take().map(Arc::new) }
+        let source = match self.last.take() {
+            // An attempt like this one: what went wrong before it says more.
+            Some(Error::TimedOut { what, source, .. }) if what == self.what => source,
+            last => last.map(Arc::new),
+        };
+        Error::TimedOut { what: self.what, after: self.allowed, source }
     }
 }
 

@@ -29,6 +29,9 @@ pub enum ConnectionError {
         /// The same for people.
         message: String,
     },
+    /// There is a source of the token, and what it gave is empty.
+    #[error("the token is empty")]
+    EmptyToken,
     /// What arrived is no frame, or cannot be trusted.
     #[error("the broker sent what cannot be read")]
     Wire(#[from] WireError),
@@ -49,9 +52,17 @@ pub enum ConnectionError {
     /// A ping was not followed by anything.
     #[error("the broker was silent for {0:?} after a ping")]
     Silent(Duration),
+    /// The client's own code panicked: the source of the token, or else a bug.
+    #[error("the connection's own task panicked")]
+    Panicked,
 }
 
 impl ConnectionError {
+    /// Why a connection whose task is no more has ended, if nothing else was said.
+    pub(super) fn gone() -> ConnectionError {
+        if std::thread::panicking() { ConnectionError::Panicked } else { ConnectionError::LetGo }
+    }
+
     pub(crate) fn no_token() -> ConnectionError {
         let message = "the broker wants a token, and there is none".to_owned();
         ConnectionError::Refused { error: ServerError::Authentication, message }

@@ -1,7 +1,7 @@
 //! The lines: what can be asked and said on a connection, and its end.
 
 use super::enlisted::{Enlisted, Who};
-use super::table::{Answer, ConsumerEvent, Consuming, ProducerEvent, Table, refused};
+use super::table::{Answer, ConsumerEvent, Consuming, ProducerEvent, Request, Table, refused};
 use super::writer::Outbound;
 use super::{ConnectionError, Numbers};
 use crate::error::Error;
@@ -19,8 +19,10 @@ pub(crate) struct Lines {
     pub(super) numbers: Arc<Numbers>,
     pub(super) table: Mutex<Table>,
     pub(super) control: mpsc::UnboundedSender<Frame>,
-    pub(super) data: mpsc::Sender<Outbound>,
+    pub(super) messages: mpsc::Sender<Outbound>,
+    /// Whatever a broker asks for again and again without reading is owed once.
     pub(super) pong_owed: Notify,
+    pub(super) proof_owed: Notify,
     pub(super) over: watch::Sender<Option<Arc<ConnectionError>>>,
     /// Answers to nothing that is asked any more, or asked twice.
     pub(super) strays: AtomicU64,
@@ -33,7 +35,17 @@ impl Lines {
         what: &'static str,
         command: impl FnOnce(u64) -> BaseCommand,
     ) -> Result<Command, Error> {
-        let (number, answer) = self.ask(command)?;
+        self.request_held(what, command, None).await
+    }
+
+    /// The same, of somebody who wants to know when the broker says that the answer may take any time.
+    pub(crate) async fn request_held(
+        self: &Arc<Lines>,
+        what: &'static str,
+        command: impl FnOnce(u64) -> BaseCommand,
+        held: Option<Arc<Notify>>,
+    ) -> Result<Command, Error> {
+        let (number, answer) = self.ask(what, command, held)?;
         let _taken_out = Asked { lines: self, number };
         match answer.await {
             Ok(Ok(command)) => Ok(command),
@@ -43,20 +55,25 @@ impl Lines {
     }
 
     /// Asks; the answer comes by itself. An entry stays until then, or until the connection ends.
-    pub(crate) fn ask(
+    fn ask(
         &self,
+        what: &'static str,
         command: impl FnOnce(u64) -> BaseCommand,
+        held: Option<Arc<Notify>>,
     ) -> Result<(u64, oneshot::Receiver<Answer>), Error> {
         let number = self.numbers.next();
+        let command = Frame::from(command(number));
+        // What cannot be written is not answered.
+        self.codec.measure(&command).map_err(|source| Error::Unsayable { what, source })?;
         let (sender, answer) = oneshot::channel();
         {
             let mut table = self.table();
             if table.over {
                 return Err(self.ended());
             }
-            table.requests.insert(number, sender);
+            table.requests.insert(number, Request { answer: sender, held });
         }
-        self.tell(command(number));
+        let _ = self.control.send(command);
         Ok((number, answer))
     }
 
@@ -72,8 +89,8 @@ impl Lines {
     }
 
     /// Where messages go.
-    pub(crate) fn data(&self) -> &mpsc::Sender<Outbound> {
-        &self.data
+    pub(crate) fn messages(&self) -> &mpsc::Sender<Outbound> {
+        &self.messages
     }
 
     pub(crate) fn codec(&self) -> Codec {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  control: requests, acks, flow --+
-//!  pongs: one owed or none --------+--> writer task --> socket --> reader task --> table: requests,
-//!  data: messages, bounded --------+    in this order              keep-alive      producers, consumers
+//!  pong, proof: one owed or none --+--> writer task --> socket --> reader task --> table: requests,
+//!  messages, bounded --------------+    in this order              keep-alive      producers, consumers
 //! ```
 //!
 //! It ends once, for one reason that all who use it are told: whatever is in the table then is taken out and dropped.
@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, watch};
 
 /// Messages that may wait for the writer; each producer bounds its own.
-const DATA_QUEUE: usize = 64;
+const MESSAGE_QUEUE: usize = 64;
 
 /// A socket of any kind.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -51,6 +51,9 @@ pub(crate) struct Connection {
     lines: Arc<Lines>,
 }
 
+/// Says who the client is, or why it cannot.
+pub(crate) type Authenticate = Box<dyn Fn() -> Result<Frame, ConnectionError> + Send>;
+
 /// What a connection is made with, once the handshake is done.
 pub(crate) struct Setup {
     pub(crate) broker: String,
@@ -59,7 +62,7 @@ pub(crate) struct Setup {
     pub(crate) keep_alive: Duration,
     pub(crate) numbers: Arc<Numbers>,
     /// Says again who the client is, when the broker asks.
-    pub(crate) authenticate: Box<dyn Fn() -> Option<Frame> + Send>,
+    pub(crate) authenticate: Authenticate,
     /// What was read behind the handshake.
     pub(crate) read: BytesMut,
 }
@@ -68,7 +71,7 @@ impl Connection {
     /// Starts the two tasks of a connection.
     pub(crate) fn start(socket: impl Socket, setup: Setup) -> Connection {
         let (control, from_control) = mpsc::unbounded_channel();
-        let (data, from_data) = mpsc::channel(DATA_QUEUE);
+        let (messages, from_messages) = mpsc::channel(MESSAGE_QUEUE);
         let lines = Arc::new(Lines {
             broker: setup.broker,
             max_message_size: setup.max_message_size,
@@ -77,15 +80,17 @@ impl Connection {
             numbers: setup.numbers,
             table: Mutex::default(),
             control,
-            data,
+            messages,
             pong_owed: Notify::new(),
+            proof_owed: Notify::new(),
             over: watch::Sender::new(None),
             strays: AtomicU64::new(0),
         });
         let (read, write) = tokio::io::split(socket);
-        let reader = reader::Reader::new(Arc::clone(&lines), setup.keep_alive, setup.authenticate, setup.read);
+        let reader = reader::Reader::new(Arc::clone(&lines), setup.keep_alive, setup.read);
         tokio::spawn(reader.run(read));
-        tokio::spawn(writer::run(Arc::clone(&lines), write, from_control, from_data));
+        let writer = writer::Writer::new(Arc::clone(&lines), setup.authenticate, from_control, from_messages);
+        tokio::spawn(writer.run(write));
         Connection { lines }
     }
 

@@ -14,7 +14,6 @@ const ONE_READ: usize = 16 * 1024;
 
 pub(super) struct Reader {
     lines: Arc<Lines>,
-    authenticate: Box<dyn Fn() -> Option<Frame> + Send>,
     bytes: BytesMut,
     keep_alive: Duration,
     tick: Interval,
@@ -23,15 +22,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(
-        lines: Arc<Lines>,
-        keep_alive: Duration,
-        authenticate: Box<dyn Fn() -> Option<Frame> + Send>,
-        bytes: BytesMut,
-    ) -> Reader {
+    pub(super) fn new(lines: Arc<Lines>, keep_alive: Duration, bytes: BytesMut) -> Reader {
         let mut tick = interval_at(Instant::now() + keep_alive, keep_alive);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Reader { lines, authenticate, bytes, keep_alive, tick, waiting: false }
+        Reader { lines, bytes, keep_alive, tick, waiting: false }
     }
 
     pub(super) async fn run(mut self, mut socket: impl AsyncRead + Unpin) {
@@ -77,7 +71,10 @@ impl Reader {
         };
         match (Table::request_of(&command), command) {
             // The broker will say so again when the producer may begin.
-            (Some(_), Command::ProducerSuccess(success)) if success.producer_ready == Some(false) => {}
+            (Some(number), Command::ProducerSuccess(success)) if success.producer_ready == Some(false) => {
+                let held = self.lines.table().requests.get(&number).and_then(|request| request.held.clone());
+                held.inspect(|held| held.notify_one());
+            }
             (Some(number), command) => {
                 let answer = match command {
                     Command::Failure(failure) => Err(failure),
@@ -85,7 +82,7 @@ impl Reader {
                 };
                 let asked = self.lines.table().requests.remove(&number);
                 match asked {
-                    Some(asked) => drop(asked.send(answer)),
+                    Some(asked) => drop(asked.answer.send(answer)),
                     None => self.lines.stray("answer", number),
                 }
             }
@@ -120,10 +117,7 @@ impl Reader {
                 let assigned = Assigned { plain, tls: close.assigned_broker_service_url_tls };
                 self.tell_consumer(close.consumer_id, ConsumerEvent::Moved(assigned), true);
             }
-            Command::AuthChallenge(_) => match (self.authenticate)() {
-                Some(frame) => drop(self.lines.control.send(frame)),
-                None => return Err(ConnectionError::no_token()),
-            },
+            Command::AuthChallenge(_) => self.lines.proof_owed.notify_one(),
             _ => return Err(ConnectionError::Violation { kind }),
         }
         Ok(())
@@ -160,9 +154,9 @@ impl Reader {
     }
 }
 
-/// A token's source may panic, and a runtime may end: nobody is to wait for a reader that is gone.
+/// A runtime may end: nobody is to wait for a reader that is gone.
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.lines.end(ConnectionError::LetGo);
+        self.lines.end(ConnectionError::gone());
     }
 }

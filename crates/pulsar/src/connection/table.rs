@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::wire::{AckResponse, Command, Failure, Message, Payload, SendError, SendReceipt, ServerError};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// What a producer hears.
 #[derive(Debug)]
@@ -41,9 +41,16 @@ pub(crate) type Answer = Result<Command, Failure>;
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) over: bool,
-    pub(super) requests: HashMap<u64, oneshot::Sender<Answer>>,
+    pub(super) requests: HashMap<u64, Request>,
     pub(super) producers: HashMap<u64, mpsc::UnboundedSender<ProducerEvent>>,
     pub(super) consumers: HashMap<u64, Consuming>,
+}
+
+/// Where an answer is waited for.
+pub(super) struct Request {
+    pub(super) answer: oneshot::Sender<Answer>,
+    /// Hears that the answer may take any time.
+    pub(super) held: Option<Arc<Notify>>,
 }
 
 /// Where a consumer hears, and how many messages it has room for.

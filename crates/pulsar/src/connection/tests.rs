@@ -3,8 +3,8 @@
 use super::*;
 use crate::error::Error;
 use crate::wire::{
-    BaseCommand, Command, Connect, Flow, Lookup, Message, PartitionedMetadata, PartitionedMetadataResponse, Payload,
-    Ping, Success,
+    AuthChallenge, AuthResponse, BaseCommand, Command, Connect, Flow, Lookup, Message, PartitionedMetadata,
+    PartitionedMetadataResponse, Payload, Ping, Success,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -34,6 +34,11 @@ impl Broker {
 }
 
 fn connected(room: usize) -> (Connection, Broker) {
+    proving(room, Box::new(|| Err(ConnectionError::no_token())))
+}
+
+/// With something to say when the broker asks who it is.
+fn proving(room: usize, authenticate: Authenticate) -> (Connection, Broker) {
     let (ours, theirs) = tokio::io::duplex(room);
     let setup = Setup {
         broker: "broker".into(),
@@ -41,7 +46,7 @@ fn connected(room: usize) -> (Connection, Broker) {
         protocol_version: 21,
         keep_alive: TICK,
         numbers: Arc::default(),
-        authenticate: Box::new(|| None),
+        authenticate,
         read: BytesMut::new(),
     };
     (Connection::start(ours, setup), Broker { socket: theirs, read: BytesMut::new() })
@@ -111,7 +116,7 @@ async fn a_broker_that_does_not_read_is_noticed_too() {
     let (connection, _broker) = connected(16);
     let lines = connection.lines();
     let (producer, _events) = lines.enlist_producer(1).unwrap();
-    lines.data().send(producer.message(vec![0; 4096].into())).await.unwrap();
+    lines.messages().send(producer.message(vec![0; 4096].into())).await.unwrap();
     lines.closed().await;
     assert!(matches!(*reason(lines), ConnectionError::Silent(_)));
 }
@@ -141,11 +146,61 @@ async fn fill(lines: &Lines, producer: &Enlisted) {
     let mut message = BytesMut::new();
     Codec::default().encode(&Frame::with_message(crate::wire::Send::default(), payload), &mut message).unwrap();
     let message = message.freeze();
-    for _ in 0..super::DATA_QUEUE {
-        lines.data().send(producer.message(message.clone())).await.unwrap();
+    for _ in 0..super::MESSAGE_QUEUE {
+        lines.messages().send(producer.message(message.clone())).await.unwrap();
     }
     tokio::task::yield_now().await;
-    while lines.data().try_send(producer.message(message.clone())).is_ok() {}
+    while lines.messages().try_send(producer.message(message.clone())).is_ok() {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_challenges_that_nobody_reads_the_answers_of_is_answered_once() {
+    let made = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&made);
+    let proof = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(AuthResponse::default().into())
+    };
+    let (connection, mut broker) = proving(4096, Box::new(proof));
+    let lines = connection.lines();
+    let (producer, _events) = lines.enlist_producer(1).unwrap();
+    // The writer is stuck: nobody reads.
+    fill(lines, &producer).await;
+    for _ in 0..1000 {
+        broker.say(AuthChallenge::default()).await;
+    }
+    broker.say(Success { request_id: 999 }).await;
+    while lines.strays.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(made.load(Ordering::Relaxed) <= 1, "none is made before it can be written");
+    while !matches!(broker.hear().await, Command::AuthResponse(_)) {}
+    lines.tell(Lookup::default());
+    let mut more = 0;
+    loop {
+        match broker.hear().await {
+            Command::AuthResponse(_) => more += 1,
+            Command::Lookup(_) => break,
+            _ => {}
+        }
+    }
+    assert!(more <= 1, "{more} more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_tokens_that_panics_ends_the_connection_and_is_its_reason() {
+    let (connection, mut broker) = proving(4096, Box::new(|| panic!("no token today")));
+    broker.say(AuthChallenge::default()).await;
+    connection.lines().closed().await;
+    assert!(matches!(*reason(connection.lines()), ConnectionError::Panicked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_challenge_without_a_token_ends_the_connection() {
+    let (connection, mut broker) = connected(4096);
+    broker.say(AuthChallenge::default()).await;
+    connection.lines().closed().await;
+    assert!(matches!(*reason(connection.lines()), ConnectionError::Refused { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +219,7 @@ async fn nothing_of_a_producer_follows_its_goodbye() {
     }
     let sends = heard.iter().filter(|command| matches!(command, Command::Send(_))).count();
     assert!(matches!(heard[sends], Command::CloseProducer(_)), "{:?}", heard[sends]);
-    assert!(sends < super::DATA_QUEUE + 10, "some were still in line: {sends}");
+    assert!(sends < super::MESSAGE_QUEUE + 10, "some were still in line: {sends}");
     drop(producer);
     assert!(matches!(broker.hear().await, Command::CloseProducer(_)), "nothing was left of the first");
 }

@@ -1,6 +1,6 @@
 //! The writer: what is owed first, then control, then messages.
 
-use super::{ConnectionError, Lines};
+use super::{Authenticate, ConnectionError, Lines};
 use crate::wire::{Frame, Pong};
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
@@ -30,51 +30,86 @@ impl Outbound {
     }
 }
 
-pub(super) async fn run(
+/// Writes to a socket what everybody has to say.
+pub(super) struct Writer {
     lines: Arc<Lines>,
-    mut socket: impl AsyncWrite + Unpin,
-    mut control: mpsc::UnboundedReceiver<Frame>,
-    mut data: mpsc::Receiver<Outbound>,
-) {
-    let closed = lines.closed();
-    tokio::pin!(closed);
-    let mut bytes = BytesMut::with_capacity(ENOUGH);
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut closed => break,
-            () = lines.pong_owed.notified() => lines.put(&Pong {}.into(), &mut bytes),
-            Some(frame) = control.recv() => lines.put(&frame, &mut bytes),
-            Some(message) = data.recv() => message.put(&mut bytes),
+    authenticate: Authenticate,
+    control: mpsc::UnboundedReceiver<Frame>,
+    messages: mpsc::Receiver<Outbound>,
+    bytes: BytesMut,
+}
+
+impl Writer {
+    pub(super) fn new(
+        lines: Arc<Lines>,
+        authenticate: Authenticate,
+        control: mpsc::UnboundedReceiver<Frame>,
+        messages: mpsc::Receiver<Outbound>,
+    ) -> Writer {
+        Writer { lines, authenticate, control, messages, bytes: BytesMut::with_capacity(ENOUGH) }
+    }
+
+    pub(super) async fn run(mut self, mut socket: impl AsyncWrite + Unpin) {
+        let closed = self.lines.closed();
+        tokio::pin!(closed);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut closed => break,
+                () = self.lines.pong_owed.notified() => self.lines.put(&Pong {}.into(), &mut self.bytes),
+                () = self.lines.proof_owed.notified() => match (self.authenticate)() {
+                    Ok(frame) => self.lines.put(&frame, &mut self.bytes),
+                    Err(reason) => return self.lines.end(reason),
+                },
+                Some(frame) = self.control.recv() => self.lines.put(&frame, &mut self.bytes),
+                Some(message) = self.messages.recv() => message.put(&mut self.bytes),
+            }
+            self.join();
+            tokio::select! {
+                biased;
+                () = &mut closed => break,
+                written = write(&mut socket, &self.bytes) => if let Err(error) = written {
+                    return self.lines.end(ConnectionError::Io(error));
+                },
+            }
+            self.bytes.clear();
         }
-        while bytes.len() < ENOUGH {
-            if let Ok(frame) = control.try_recv() {
-                lines.put(&frame, &mut bytes);
-            } else if let Ok(message) = data.try_recv() {
-                message.put(&mut bytes);
+        self.last_words(socket).await;
+    }
+
+    /// Joins to it what waits as well.
+    fn join(&mut self) {
+        while self.bytes.len() < ENOUGH {
+            if let Ok(frame) = self.control.try_recv() {
+                self.lines.put(&frame, &mut self.bytes);
+            } else if let Ok(message) = self.messages.try_recv() {
+                message.put(&mut self.bytes);
             } else {
                 break;
             }
         }
-        tokio::select! {
-            biased;
-            () = &mut closed => break,
-            written = write(&mut socket, &bytes) => if let Err(error) = written {
-                return lines.end(ConnectionError::Io(error));
-            },
-        }
-        bytes.clear();
     }
-    // What was said before it was let go, goodbyes of producers for one, is still to be heard; not behind half a frame.
-    if bytes.is_empty() && matches!(lines.over.borrow().as_deref(), Some(ConnectionError::LetGo)) {
-        while let Ok(frame) = control.try_recv() {
-            lines.put(&frame, &mut bytes);
+
+    /// What was said before it was let go, goodbyes of producers for one, is still to be heard; not behind half a frame.
+    async fn last_words(&mut self, mut socket: impl AsyncWrite + Unpin) {
+        if !self.bytes.is_empty() || !matches!(self.lines.over.borrow().as_deref(), Some(ConnectionError::LetGo)) {
+            return;
+        }
+        while let Ok(frame) = self.control.try_recv() {
+            self.lines.put(&frame, &mut self.bytes);
         }
         let last_words = async {
-            write(&mut socket, &bytes).await?;
+            write(&mut socket, &self.bytes).await?;
             socket.shutdown().await
         };
         let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+    }
+}
+
+/// A token's source may panic, and a runtime may end: nobody is to wait for a writer that is gone.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.lines.end(ConnectionError::gone());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Acknowledgements: those that the broker has not confirmed, and batches that are acknowledged in part.
 
 use crate::message_id::MessageId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// What is to be told to the broker.
@@ -11,10 +11,22 @@ pub(super) struct Ack {
     pub(super) cumulative: bool,
 }
 
+impl Ack {
+    /// Whether this message is done with by it.
+    pub(super) fn covers(&self, id: MessageId) -> bool {
+        match self.cumulative {
+            true => (id.ledger, id.entry) < (self.id.ledger, self.id.entry.wrapping_add(1)),
+            false => (id.ledger, id.entry) == (self.id.ledger, self.id.entry),
+        }
+    }
+}
+
 /// Acknowledgements, each with who waits for it.
 pub(super) struct Acks<R> {
     /// By the number of the request.
     unconfirmed: BTreeMap<u64, Waiting<R>>,
+    /// When each of them is late. What is told again keeps its deadline under a new number.
+    deadlines: BTreeSet<(Instant, u64)>,
     /// Entries that are batches, until all of them is acknowledged: which of their messages are.
     batches: BTreeMap<(u64, u64), Vec<bool>>,
 }
@@ -28,7 +40,7 @@ pub(super) struct Waiting<R> {
 
 impl<R> Acks<R> {
     pub(super) fn new() -> Acks<R> {
-        Acks { unconfirmed: BTreeMap::new(), batches: BTreeMap::new() }
+        Acks { unconfirmed: BTreeMap::new(), deadlines: BTreeSet::new(), batches: BTreeMap::new() }
     }
 
     /// A batch has arrived; one that arrives again keeps what is known of it.
@@ -57,36 +69,39 @@ impl<R> Acks<R> {
                 Some(Ack { id: whole, cumulative: ack.cumulative })
             }
             (true, false) => None,
-            // All before the batch.
+            // All before the batch. Before the first entry of a ledger is -1, which stands for all the ledgers before.
             (true, true) => {
-                let entry = whole.entry.checked_sub(1)?;
+                let entry = whole.entry.wrapping_sub(1);
                 Some(Ack { id: MessageId { entry, ..whole }, cumulative: true })
             }
         }
     }
 
     pub(super) fn asked(&mut self, number: u64, waiting: Waiting<R>) {
+        self.deadlines.insert((waiting.deadline, number));
         self.unconfirmed.insert(number, waiting);
     }
 
     pub(super) fn answered(&mut self, number: u64) -> Option<Waiting<R>> {
-        self.unconfirmed.remove(&number)
+        let waiting = self.unconfirmed.remove(&number)?;
+        self.deadlines.remove(&(waiting.deadline, number));
+        Some(waiting)
     }
 
     /// Those that have to be told again, in order.
     pub(super) fn take_all(&mut self) -> Vec<Waiting<R>> {
+        self.deadlines.clear();
         std::mem::take(&mut self.unconfirmed).into_values().collect()
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        // Numbers and deadlines grow together, but what is told again keeps its deadline under a new number.
-        self.unconfirmed.values().map(|waiting| waiting.deadline).min()
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
-    pub(super) fn expired(&mut self, now: Instant) -> Vec<Waiting<R>> {
-        let late: Vec<u64> =
-            self.unconfirmed.iter().filter(|(_, waiting)| waiting.deadline <= now).map(|(number, _)| *number).collect();
-        late.into_iter().filter_map(|number| self.unconfirmed.remove(&number)).collect()
+    /// One that is late.
+    pub(super) fn expired(&mut self, now: Instant) -> Option<Waiting<R>> {
+        let (_, number) = *self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
+        self.answered(number)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -122,5 +137,30 @@ mod tests {
         assert_eq!(acks.settle(ack(5, 1, true)), Some(ack(4, -1, true)));
         assert_eq!(acks.batches.len(), 1);
         assert_eq!(acks.settle(ack(5, 2, false)), Some(ack(5, -1, false)));
+    }
+    #[test]
+    fn up_to_the_middle_of_the_first_batch_of_a_ledger_is_all_of_the_ledgers_before() {
+        let mut acks = Acks::<()>::new();
+        acks.batch(ack(0, -1, false).id, vec![false; 2]);
+        let told = acks.settle(ack(0, 0, true)).unwrap();
+        assert_eq!(told.id.entry_data().entry_id as i64, -1);
+        let before = MessageId { ledger: 0, entry: 9, ..told.id };
+        assert!(told.covers(before) && !told.covers(ack(0, 0, true).id));
+        assert_eq!(acks.settle(ack(0, 1, false)), Some(ack(0, -1, false)));
+    }
+
+    #[test]
+    fn the_first_deadline_is_known_whatever_the_numbers() {
+        let begun = Instant::now();
+        let second = |second| begun + std::time::Duration::from_secs(second);
+        let mut acks = Acks::new();
+        for (number, deadline) in [(1, 7), (2, 3), (3, 5)] {
+            acks.asked(number, Waiting { ack: ack(number, -1, false), deadline: second(deadline), reply: number });
+        }
+        assert_eq!(acks.deadline(), Some(second(3)));
+        assert_eq!(acks.answered(2).map(|waiting| waiting.reply), Some(2));
+        assert_eq!(acks.deadline(), Some(second(5)));
+        assert_eq!(std::iter::from_fn(|| acks.expired(second(6))).map(|late| late.reply).collect::<Vec<_>>(), [3]);
+        assert_eq!((acks.take_all().len(), acks.deadline(), acks.is_empty()), (1, None, true));
     }
 }

@@ -2,32 +2,51 @@
 //!
 //! The broker sends as many messages as it was given permits for. Each message that leaves the inbox frees one; they are
 //! returned by halves of the queue. When the consumer begins anew, the broker sends everything again that is not
-//! acknowledged: where messages come in order, those that were handed out before are left out.
+//! acknowledged: where messages come in order, those that were handed out before are left out. What was acknowledged and comes
+//! all the same is wanted again by somebody.
 
+use super::acks::Ack;
+use super::held::Held;
 use super::message::Message;
 use crate::error::Error;
 use crate::message_id::MessageId;
-use crate::wire::{self, Compression, MessageMetadata, Payload, SingleMessageMetadata, unbatch};
+use crate::wire::{self, Compression, MessageMetadata, Payload, SingleMessageMetadata, WireError, unbatch};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// What can be expected of the messages of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// They come in order, to one consumer, and again from where it was when it begins anew.
+    Ordered,
+    /// They come again to whoever is there, in any order.
+    Shared,
+    /// They are not stored: what has gone by does not come again. They may all have the same id.
+    Once,
+}
+
 /// What has arrived. With the last message of each frame lies its place (`R`) among those that may arrive ahead.
 pub(super) struct Inbox<R> {
     topic: Arc<str>,
+    subscription: Arc<str>,
     partition: i32,
-    part: usize,
     queue: u32,
-    /// Messages come in order, and only to this consumer.
-    ordered: bool,
+    delivery: Delivery,
+    /// In order, if there is one.
     waiting: VecDeque<Waiting<R>>,
     /// Permits that can be returned.
     freed: u32,
-    handed_out: Option<MessageId>,
+    /// What was handed out and is to be left out when it comes again.
+    held: Held,
     /// The last that came from this broker.
     arrived: Option<MessageId>,
     /// How many more may come before it is clear that none of them was on its way when everything was asked for again.
     stale: u32,
+    /// A message that the broker may have counted for more than can be made up for.
+    overcharged: Option<MessageId>,
+    /// It is done with, and how many permits the broker has left is not known.
+    adrift: bool,
 }
 
 struct Waiting<R> {
@@ -43,9 +62,27 @@ pub(super) struct Arrived {
 }
 
 impl<R> Inbox<R> {
-    pub(super) fn new(topic: Arc<str>, partition: i32, part: usize, queue: u32, ordered: bool) -> Inbox<R> {
-        let (waiting, freed, handed_out, arrived, stale) = (VecDeque::new(), 0, None, None, 0);
-        Inbox { topic, partition, part, queue, ordered, waiting, freed, handed_out, arrived, stale }
+    pub(super) fn new(
+        topic: Arc<str>,
+        subscription: Arc<str>,
+        partition: i32,
+        queue: u32,
+        delivery: Delivery,
+    ) -> Inbox<R> {
+        Inbox {
+            topic,
+            subscription,
+            partition,
+            queue,
+            delivery,
+            waiting: VecDeque::new(),
+            freed: 0,
+            held: Held::default(),
+            arrived: None,
+            stale: 0,
+            overcharged: None,
+            adrift: false,
+        }
     }
 
     /// Takes a message in, or a batch of them.
@@ -69,11 +106,12 @@ impl<R> Inbox<R> {
         let Some(count) = metadata.num_messages_in_batch else {
             let message = match plain {
                 true => Ok(self.message(whole, &metadata, None, payload, redeliveries)),
-                false => Err(Error::Unreadable { id: whole, source: None }),
+                false => Err(self.unreadable(whole, None)),
             };
             self.put(whole, message);
             return Arrived { id: whole, batch: None };
         };
+        let size = payload.len();
         let singles = match plain {
             true => unbatch(count, payload).map_err(Some),
             false => Err(None),
@@ -81,8 +119,11 @@ impl<R> Inbox<R> {
         let singles = match singles {
             Ok(singles) => singles,
             Err(source) => {
-                self.freed += u32::try_from(count - 1).unwrap_or(0);
-                self.put(whole, Err(Error::Unreadable { id: whole, source }));
+                // The broker has counted as many as the batch says it holds, which is believed as far as there was room for them.
+                let (said, most) = (u32::try_from(count).unwrap_or(0), most_in(&metadata, size));
+                self.freed += said.min(most).saturating_sub(1);
+                self.overcharged = self.overcharged.or(Some(whole).filter(|_| said > most));
+                self.put(whole, Err(self.unreadable(whole, source)));
                 return Arrived { id: whole, batch: None };
             }
         };
@@ -107,8 +148,8 @@ impl<R> Inbox<R> {
     pub(super) fn hand_out(&mut self) -> Option<Result<Message, Error>> {
         let Waiting { id, message, .. } = self.waiting.pop_front()?;
         self.freed += 1;
-        if self.stale == 0 {
-            self.handed_out = self.handed_out.max(Some(id));
+        if self.delivery == Delivery::Ordered {
+            self.held.insert(id);
         }
         Some(message)
     }
@@ -122,41 +163,69 @@ impl<R> Inbox<R> {
         (self.freed >= (self.queue / 2).max(1)).then(|| std::mem::take(&mut self.freed))
     }
 
-    /// The consumer begins anew: what was not handed out comes again. The permits to begin with.
+    /// The broker has confirmed an acknowledgement: what it covers can come again only if somebody wants it to.
+    pub(super) fn settled(&mut self, ack: Ack) {
+        self.held.settled(ack);
+        self.adrift |= self.overcharged.is_some_and(|id| ack.covers(id));
+    }
+
+    /// Whether only beginning anew makes sure that more messages come. Not before what was counted wrong is done with, which
+    /// would come again, and be counted again.
+    pub(super) fn is_adrift(&self) -> bool {
+        self.adrift
+    }
+
+    /// The consumer begins anew: what was not handed out comes again, if it is stored. The permits to begin with.
     pub(super) fn begin_anew(&mut self) -> u32 {
-        self.waiting.clear();
+        if self.delivery != Delivery::Once {
+            self.waiting.clear();
+        }
         (self.freed, self.arrived, self.stale) = (0, None, 0);
-        self.queue
+        (self.overcharged, self.adrift) = (None, false);
+        self.queue.saturating_sub(self.waiting.len() as u32)
     }
 
     /// Everything that is not acknowledged comes again, and is handed out again.
     pub(super) fn forget(&mut self) {
-        self.clear();
-        self.handed_out = None;
-        self.stale = self.queue.saturating_sub(self.freed) + 1;
+        match self.delivery {
+            Delivery::Ordered => {
+                self.free_from(0);
+                self.held.clear();
+                self.stale = self.queue.saturating_sub(self.freed) + 1;
+            }
+            Delivery::Shared => self.free_from(0),
+            Delivery::Once => {}
+        }
     }
 
-    fn clear(&mut self) {
-        self.freed += self.waiting.len() as u32;
-        self.waiting.clear();
+    /// Lets go of what waits from this one on.
+    fn free_from(&mut self, first: usize) {
+        self.freed += (self.waiting.len() - first) as u32;
+        self.waiting.truncate(first);
     }
 
     fn put(&mut self, id: MessageId, message: Result<Message, Error>) {
         let back = self.arrived.replace(id) >= Some(id);
-        if self.stale > 0 {
-            self.stale -= 1;
+        if self.delivery == Delivery::Ordered {
             if back {
-                // What was on its way before comes again behind this one.
-                self.clear();
-                self.stale = 0;
+                // The broker has gone back: all from here on comes again, also what is here.
+                self.free_from(self.waiting.partition_point(|waiting| waiting.id < id));
+                if std::mem::take(&mut self.stale) > 0 {
+                    // So does what was on its way when everything was asked for again, and was handed out since.
+                    self.held.clear();
+                }
+            }
+            self.stale = self.stale.saturating_sub(1);
+            if self.held.contains(id) {
+                self.freed += 1;
+                return;
             }
         }
-        let newest = self.waiting.back().map(|waiting| waiting.id).max(self.handed_out);
-        if self.ordered && newest >= Some(id) {
-            self.freed += 1;
-            return;
-        }
         self.waiting.push_back(Waiting { id, message, _room: None });
+    }
+
+    fn unreadable(&self, id: MessageId, source: Option<WireError>) -> Error {
+        Error::Unreadable { topic: Arc::clone(&self.topic), id, source }
     }
 
     fn message(
@@ -182,9 +251,20 @@ impl<R> Inbox<R> {
             producer: metadata.producer_name.as_str().into(),
             sequence: sequence.unwrap_or(metadata.sequence_id),
             redeliveries,
-            part: self.part,
+            subscription: Arc::clone(&self.subscription),
         }
     }
+}
+
+/// How many messages a batch can hold whose payload has this size.
+fn most_in(metadata: &MessageMetadata, size: usize) -> u32 {
+    /// The size of the metadata, and metadata that says that the message is empty.
+    const SMALLEST: usize = 4 + 2;
+    /// What compression makes of many small messages that are alike, near enough.
+    const DENSEST: usize = 1024;
+    let said = metadata.uncompressed_size.map_or(0, |said| usize::try_from(said).unwrap_or(usize::MAX));
+    let size = said.clamp(size, size.saturating_mul(DENSEST));
+    u32::try_from(size / SMALLEST).unwrap_or(u32::MAX).max(1)
 }
 
 fn bit(set: &[i64], index: usize) -> bool {
@@ -196,8 +276,8 @@ mod tests {
     use super::*;
     use crate::wire::{MessageIdData, batch};
 
-    fn inbox(ordered: bool) -> Inbox<()> {
-        Inbox::new("t".into(), -1, 0, 4, ordered)
+    fn inbox(delivery: Delivery) -> Inbox<()> {
+        Inbox::new("t".into(), "s".into(), -1, 4, delivery)
     }
 
     fn at(entry: u64) -> wire::Message {
@@ -220,7 +300,7 @@ mod tests {
 
     #[test]
     fn permits_are_returned_by_halves() {
-        let mut inbox = inbox(true);
+        let mut inbox = inbox(Delivery::Ordered);
         assert_eq!(inbox.begin_anew(), 4);
         (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
         inbox.hand_out();
@@ -233,8 +313,9 @@ mod tests {
 
     #[test]
     fn what_was_handed_out_does_not_come_again_where_there_is_order() {
-        for (ordered, second) in [(true, vec![(2, -1)]), (false, vec![(0, -1), (1, -1), (2, -1)])] {
-            let mut inbox = inbox(ordered);
+        let all = vec![(0, -1), (1, -1), (2, -1)];
+        for (delivery, second) in [(Delivery::Ordered, vec![(2, -1)]), (Delivery::Shared, all)] {
+            let mut inbox = inbox(delivery);
             (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
             inbox.hand_out();
             inbox.hand_out();
@@ -248,7 +329,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_again_is_not_left_out_because_of_what_was_on_its_way() {
         for handed_out_meanwhile in [0, 1, 2] {
-            let mut inbox = inbox(true);
+            let mut inbox = inbox(Delivery::Ordered);
             inbox.begin_anew();
             (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
             inbox.hand_out();
@@ -264,8 +345,60 @@ mod tests {
     }
 
     #[test]
+    fn what_was_acknowledged_and_comes_again_is_handed_out_again() {
+        let mut inbox = inbox(Delivery::Ordered);
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        let ids: Vec<_> = std::iter::from_fn(|| inbox.hand_out()).map(|message| message.unwrap().id).collect();
+        inbox.settled(Ack { id: ids[1], cumulative: true });
+        inbox.begin_anew();
+        (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        assert_eq!(handed_out(&mut inbox), [(0, -1), (1, -1), (3, -1)], "the third is held, and not acknowledged");
+    }
+
+    #[test]
+    fn what_is_handed_out_after_everything_was_asked_for_again_is_left_out_as_ever() {
+        let mut inbox = inbox(Delivery::Ordered);
+        inbox.forget();
+        (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        assert_eq!(handed_out(&mut inbox), [(0, -1), (1, -1)]);
+        inbox.begin_anew();
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        assert_eq!(handed_out(&mut inbox), [(2, -1)]);
+    }
+
+    #[test]
+    fn a_broker_that_goes_back_sends_again_what_waits_and_it_is_handed_out_once() {
+        let mut inbox = inbox(Delivery::Ordered);
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        inbox.hand_out();
+        (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        assert_eq!(handed_out(&mut inbox), [(1, -1), (2, -1), (3, -1)]);
+        assert_eq!(inbox.permits(), Some(3 + 4), "each that arrived frees its permit");
+    }
+
+    #[test]
+    fn where_messages_are_shared_none_is_let_go_of_because_an_earlier_one_comes() {
+        let mut inbox = inbox(Delivery::Shared);
+        inbox.forget();
+        [7, 3].into_iter().for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        assert_eq!(handed_out(&mut inbox), [(7, -1), (3, -1)]);
+    }
+
+    #[test]
+    fn what_is_not_stored_stays_until_it_is_handed_out_whatever_its_id() {
+        let mut inbox = inbox(Delivery::Once);
+        (0..3).for_each(|_| drop(inbox.arrive(&at(0), Payload::default(), ())));
+        assert!(inbox.hand_out().is_some());
+        assert_eq!(inbox.begin_anew(), 2, "two places are taken");
+        inbox.forget();
+        inbox.arrive(&at(0), Payload::default(), ());
+        assert_eq!(handed_out(&mut inbox), [(0, -1); 3]);
+        assert_eq!(inbox.permits(), Some(3));
+    }
+
+    #[test]
     fn a_batch_is_handed_out_one_by_one_without_what_is_acknowledged() {
-        let mut inbox = inbox(true);
+        let mut inbox = inbox(Delivery::Ordered);
         let command = wire::Message { ack_set: vec![0b101], ..at(7) };
         assert_eq!(inbox.arrive(&command, a_batch(3), ()).batch, Some(vec![false, true, false]));
         assert_eq!(handed_out(&mut inbox), [(7, 0), (7, 2)]);
@@ -274,13 +407,61 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_an_error_of_its_own() {
-        let mut inbox = inbox(true);
+        let mut inbox = inbox(Delivery::Ordered);
         let metadata = MessageMetadata { compression: Some(Compression::Lz4 as i32), ..MessageMetadata::default() };
         inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, ());
         let torn = Payload { payload: Bytes::from_static(b"torn"), ..a_batch(2) };
         inbox.arrive(&at(2), torn, ());
         assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: None, .. }))));
         assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: Some(_), .. }))));
-        assert_eq!(inbox.permits(), Some(3));
+        assert_eq!(inbox.permits(), Some(2));
+    }
+
+    /// A batch that cannot be read, which says that it holds so many messages, of so many bytes before compression.
+    fn compressed(count: i32, uncompressed_size: u32) -> Payload {
+        let metadata = MessageMetadata {
+            compression: Some(Compression::Zstd as i32),
+            num_messages_in_batch: Some(count),
+            uncompressed_size: Some(uncompressed_size),
+            ..MessageMetadata::default()
+        };
+        Payload { metadata, payload: Bytes::from_static(b"compressed") }
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_read_frees_what_the_broker_counted() {
+        let mut inbox = inbox(Delivery::Ordered);
+        let id = inbox.arrive(&at(1), compressed(1000, 20_000), ()).id;
+        assert!(inbox.hand_out().is_some_and(|message| message.is_err()));
+        assert_eq!(inbox.permits(), Some(1000));
+        inbox.settled(Ack { id, cumulative: false });
+        assert!(!inbox.is_adrift());
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_read_does_not_free_more_than_it_can_hold() {
+        for (count, size, freed) in
+            [(i32::MAX, 0, 1), (i32::MAX, u32::MAX, 10 * 1024 / 6), (7, 36, 6), (i32::MIN, 0, 1), (0, 60, 1)]
+        {
+            let mut inbox = inbox(Delivery::Ordered);
+            let id = inbox.arrive(&at(1), compressed(count, size), ()).id;
+            assert!(inbox.hand_out().is_some_and(|message| message.is_err()));
+            assert_eq!(inbox.freed, freed, "{count} in {size}");
+            assert!(!inbox.is_adrift());
+            inbox.settled(Ack { id, cumulative: true });
+            assert_eq!(inbox.is_adrift(), count > 1, "once it is done with, the count is set right");
+            inbox.begin_anew();
+            assert!(!inbox.is_adrift());
+        }
+    }
+
+    #[test]
+    fn a_batch_of_none_is_a_message_that_cannot_be_read() {
+        for count in [0, i32::MIN] {
+            let mut inbox = inbox(Delivery::Ordered);
+            let metadata = MessageMetadata { num_messages_in_batch: Some(count), ..MessageMetadata::default() };
+            inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, ());
+            assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: Some(_), .. }))));
+        }
     }
 }

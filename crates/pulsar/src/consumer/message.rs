@@ -1,4 +1,4 @@
-//! A message that has arrived.
+//! A message that has arrived, and how an acknowledgement names it.
 
 use crate::message_id::MessageId;
 use bytes::Bytes;
@@ -28,6 +28,28 @@ pub struct Message {
     pub sequence: u64,
     /// How often it was delivered before, as far as the broker knows.
     pub redeliveries: u32,
-    /// Which of the consumer's parts it came by.
-    pub(super) part: usize,
+    /// What it came by.
+    pub(super) subscription: Arc<str>,
+}
+
+/// The message that an acknowledgement is for: a [`Message`], or one that could not be read, by the topic and the id in
+/// [`Error::Unreadable`](crate::Error::Unreadable).
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'m> {
+    pub(super) topic: &'m str,
+    pub(super) id: MessageId,
+    /// If it is known.
+    pub(super) subscription: Option<&'m str>,
+}
+
+impl<'m> From<&'m Message> for Delivered<'m> {
+    fn from(message: &'m Message) -> Delivered<'m> {
+        Delivered { topic: &message.topic, id: message.id, subscription: Some(&message.subscription) }
+    }
+}
+
+impl<'m> From<(&'m str, MessageId)> for Delivered<'m> {
+    fn from((topic, id): (&'m str, MessageId)) -> Delivered<'m> {
+        Delivered { topic, id, subscription: None }
+    }
 }

@@ -4,171 +4,39 @@
 //! all of them in turn; dropping it needs to wait for nothing: the tasks close and let go of their connections.
 
 mod acks;
+mod builder;
+mod held;
 mod inbox;
 mod message;
 mod serving;
 mod session;
 mod task;
 
-pub use message::Message;
+pub use builder::ConsumerBuilder;
+pub use message::{Delivered, Message};
 
-use crate::client::{Pace, Seat, Shared};
+use crate::client::Trouble;
 use crate::error::Error;
-use crate::topic;
-use crate::wire::{InitialPosition, SubType};
-use acks::{Ack, Acks};
-use inbox::Inbox;
+use acks::Ack;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use task::{Identity, Leaving, Order, Reply, Task};
+use task::{Order, Reply};
 use tokio::sync::{mpsc, oneshot};
-
-/// Brokers count permits in 32 bits, with a sign.
-const MOST_AHEAD: usize = i32::MAX as usize;
-
-/// A consumer to be; awaiting it begins it. Made by [`Client::consumer`](crate::Client::consumer).
-#[must_use = "a consumer does not begin until it is awaited"]
-pub struct ConsumerBuilder {
-    shared: Arc<Shared>,
-    topics: Vec<String>,
-    subscription: String,
-    sub_type: SubType,
-    position: InitialPosition,
-    name: Option<String>,
-    queue: u32,
-}
-
-impl ConsumerBuilder {
-    pub(crate) fn new(shared: Arc<Shared>, topic: String, subscription: String) -> ConsumerBuilder {
-        let (sub_type, position) = (SubType::Exclusive, InitialPosition::Latest);
-        ConsumerBuilder { shared, topics: vec![topic], subscription, sub_type, position, name: None, queue: 1000 }
-    }
-
-    /// One more topic to read.
-    pub fn topic(mut self, topic: impl Into<String>) -> ConsumerBuilder {
-        self.topics.push(topic.into());
-        self
-    }
-
-    /// How the consumers of the subscription share its messages. Default: [`SubType::Exclusive`].
-    pub fn sub_type(mut self, sub_type: SubType) -> ConsumerBuilder {
-        self.sub_type = sub_type;
-        self
-    }
-
-    /// Where the subscription starts if it is new. Default: [`InitialPosition::Latest`].
-    pub fn initial_position(mut self, position: InitialPosition) -> ConsumerBuilder {
-        self.position = position;
-        self
-    }
-
-    /// Its name, shown by the broker. Not empty. Default: the broker gives it one.
-    pub fn name(mut self, name: impl Into<String>) -> ConsumerBuilder {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// Messages that may arrive ahead of [`Consumer::next`], for each partition; at least 1. Default 1000.
-    pub fn receiver_queue(mut self, messages: u32) -> ConsumerBuilder {
-        self.queue = messages;
-        self
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let refuse = |option, problem| Err(Error::Option { option, problem });
-        let queue = usize::try_from(self.queue).unwrap_or(usize::MAX);
-        match (queue, self.name.as_deref(), self.subscription.as_str()) {
-            (0, _, _) => refuse("receiver_queue", "must be at least 1"),
-            (queue, _, _) if queue > MOST_AHEAD => {
-                refuse("receiver_queue", "must be at most 2^31 - 1, as permits are counted")
-            }
-            (_, Some(""), _) => refuse("name", "must not be empty"),
-            (_, _, "") => refuse("subscription", "must not be empty"),
-            (_, Some(_) | None, _) => Ok(()),
-        }
-    }
-
-    async fn begin(self) -> Result<Consumer, Error> {
-        self.check()?;
-        // One: a message in the channel has left its inbox, and counts as handed out.
-        let (messages, handed_out) = mpsc::channel(1);
-        let mut parts = Vec::new();
-        let mut begun = Vec::new();
-        for name in &self.topics {
-            let whole = topic::whole(name)?;
-            let partitions = self.shared.partitions(&whole).await?;
-            for (topic, partition) in topic::partitions(&whole, partitions) {
-                let (part, beginning) = self.part(topic, partition, parts.len(), messages.clone());
-                parts.push(part);
-                begun.push(beginning);
-            }
-        }
-        for beginning in begun {
-            // Dropping the parts ends the tasks that have begun.
-            beginning.await.map_err(|_| Error::Closed)??;
-        }
-        Ok(Consumer { subscription: self.subscription, parts, handed_out })
-    }
-
-    fn part(
-        &self,
-        topic: String,
-        partition: i32,
-        index: usize,
-        messages: mpsc::Sender<Result<Message, Error>>,
-    ) -> (Part, oneshot::Receiver<Result<(), Error>>) {
-        let (orders, taken) = mpsc::unbounded_channel();
-        let (begun, beginning) = oneshot::channel();
-        let part = Part { orders, fate: Arc::default() };
-        let topic: Arc<str> = topic.into();
-        let ordered = matches!(self.sub_type, SubType::Exclusive | SubType::Failover);
-        let inbox = Inbox::new(Arc::clone(&topic), partition, index, self.queue, ordered);
-        let who = Identity {
-            topic,
-            subscription: self.subscription.clone(),
-            sub_type: self.sub_type,
-            position: self.position,
-            name: self.name.clone(),
-            id: self.shared.numbers.next(),
-            queue: self.queue,
-            seat: Seat { role: "consumer", place: None },
-        };
-        let task = Task {
-            shared: Arc::clone(&self.shared),
-            who,
-            orders: taken,
-            messages,
-            begun: Some(begun),
-            fate: Arc::clone(&part.fate),
-            inbox,
-            acks: Acks::new(),
-            unsent: Vec::new(),
-            leaving: Leaving::No,
-            pace: Pace::new(&self.shared.options.recovery),
-        };
-        self.shared.spawn(task.run());
-        (part, beginning)
-    }
-}
-
-impl IntoFuture for ConsumerBuilder {
-    type Output = Result<Consumer, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Result<Consumer, Error>> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.begin())
-    }
-}
 
 /// Reads messages of a subscription. Dropping it closes it at the broker, without waiting.
 ///
 /// When a topic moves, the broker sends everything again that was not acknowledged. Exclusive and failover consumers leave out
-/// what they have handed out before; in shared subscriptions a message may come again.
+/// what they have handed out before and what is not acknowledged yet; in shared subscriptions a message may come again. What was
+/// acknowledged comes again when somebody resets the subscription to an earlier message, and after a broker that died before it
+/// had stored the acknowledgement.
+///
+/// Messages of `non-persistent://` topics are not stored: what is sent while the consumer is not at its broker is missed, and
+/// nothing comes again.
 pub struct Consumer {
-    subscription: String,
-    parts: Vec<Part>,
+    subscription: Arc<str>,
+    /// By the whole name of what they read.
+    parts: BTreeMap<Arc<str>, Part>,
     handed_out: mpsc::Receiver<Result<Message, Error>>,
 }
 
@@ -176,41 +44,61 @@ pub struct Consumer {
 struct Part {
     orders: mpsc::UnboundedSender<Order>,
     fate: Arc<OnceLock<Error>>,
+    trouble: Trouble,
 }
 
 impl Consumer {
     /// The next message of any of its topics. Cancelling it loses nothing.
     ///
+    /// While a broker is away it waits, for as long as that takes: the consumer goes on looking for it, until it is closed or told
+    /// something final: that the client may not, that the topic is gone. [`trouble`](Consumer::trouble) says what is wrong.
+    ///
     /// # Errors
-    /// When a message cannot be read (the next can), and when a topic cannot be read any more: once for each, while others go
+    /// When a message cannot be read (the next can, and [`ack`](Consumer::ack) takes the topic and id in the error), and when a topic cannot be read any more: once for each, while others go
     /// on; [`Error::Closed`] when there is none left.
     pub async fn next(&mut self) -> Result<Message, Error> {
-        self.handed_out.recv().await.unwrap_or(Err(Error::Closed))
+        self.handed_out.recv().await.unwrap_or_else(|| {
+            let mut fates = self.parts.values().filter_map(|part| part.fate.get());
+            Err(fates.find(|fate| matches!(fate, Error::Panicked { .. })).cloned().unwrap_or(Error::Closed))
+        })
     }
 
     /// Says that a message is done with; ends when the broker has confirmed it. Over a move of the topic it is said again.
+    ///
+    /// One that could not be read is named by its topic and id:
+    ///
+    /// ```no_run
+    /// # async fn example(mut consumer: carom_pulsar::Consumer) -> Result<(), carom_pulsar::Error> {
+    /// match consumer.next().await {
+    ///     Ok(message) => consumer.ack(&message).await?,
+    ///     Err(carom_pulsar::Error::Unreadable { topic, id, .. }) => consumer.ack((&*topic, id)).await?,
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// A message of a batch is done with when all of them are, and until then confirmed by nobody.
     ///
     /// Cancelling it after the first poll only stops waiting.
     ///
     /// # Errors
-    /// When it was not confirmed within `operation_timeout`, was refused, or the consumer has ended.
-    pub async fn ack(&self, message: &Message) -> Result<(), Error> {
-        self.acknowledge(message, false).await
+    /// When it was not confirmed within `operation_timeout`, was refused, or the consumer has ended; [`Error::Foreign`] when it
+    /// came by another subscription, or is of a topic that this consumer does not read.
+    pub async fn ack<'m>(&self, message: impl Into<Delivered<'m>>) -> Result<(), Error> {
+        self.acknowledge(message.into(), false).await
     }
 
     /// Says that a message and all before it, of the same topic or partition, are done with. As [`ack`](Consumer::ack).
     ///
     /// # Errors
     /// As [`ack`](Consumer::ack). Shared subscriptions refuse it.
-    pub async fn ack_cumulative(&self, message: &Message) -> Result<(), Error> {
-        self.acknowledge(message, true).await
+    pub async fn ack_cumulative<'m>(&self, message: impl Into<Delivered<'m>>) -> Result<(), Error> {
+        self.acknowledge(message.into(), true).await
     }
 
     /// Asks for everything again that is not acknowledged.
     pub fn redeliver(&self) {
-        for part in &self.parts {
+        for part in self.parts.values() {
             // One that has ended says so to whoever waits for messages.
             let _ = part.orders.send(Order::Redeliver);
         }
@@ -221,10 +109,17 @@ impl Consumer {
         &self.subscription
     }
 
+    /// Why it is without a broker, of any of its topics, since attempts to find one fail; `None` while all is well. It goes on
+    /// looking for one, however long that takes.
+    pub fn trouble(&self) -> Option<Error> {
+        self.parts.values().find_map(|part| part.trouble.get())
+    }
+
     /// Closes the consumer at its brokers, once what was acknowledged is confirmed. Cancelling it only stops waiting.
     ///
     /// # Errors
-    /// When the consumer had ended before.
+    /// When the consumer had ended before, or a broker does not say within `operation_timeout` that it has closed it. It is closed
+    /// all the same.
     pub async fn close(self) -> Result<(), Error> {
         self.leave(Order::Close).await
     }
@@ -232,18 +127,25 @@ impl Consumer {
     /// Ends the subscription for good, and the consumer with it. Cancelling it only stops waiting.
     ///
     /// # Errors
-    /// When the broker says no, or the consumer had ended before.
+    /// When the broker says no, or nothing within `operation_timeout`, or cannot be found by then, or the consumer had ended before.
     pub async fn unsubscribe(self) -> Result<(), Error> {
         self.leave(Order::Unsubscribe).await
     }
 
-    async fn acknowledge(&self, message: &Message, cumulative: bool) -> Result<(), Error> {
-        let Some(part) = self.parts.get(message.part) else { return Err(Error::Closed) };
-        part.ask(|reply| Order::Ack(Ack { id: message.id, cumulative }, reply))?.wait(part).await
+    async fn acknowledge(
+        &self,
+        Delivered { topic, id, subscription }: Delivered<'_>,
+        cumulative: bool,
+    ) -> Result<(), Error> {
+        let ours = subscription.is_none_or(|subscription| *subscription == *self.subscription);
+        let Some(part) = self.parts.get(topic).filter(|_| ours) else {
+            return Err(Error::Foreign { topic: topic.to_owned(), id });
+        };
+        part.ask(|reply| Order::Ack(Ack { id, cumulative }, reply))?.wait(part).await
     }
 
     async fn leave(self, order: impl Fn(Reply) -> Order) -> Result<(), Error> {
-        let asked: Vec<_> = self.parts.iter().map(|part| (part, part.ask(&order))).collect();
+        let asked: Vec<_> = self.parts.values().map(|part| (part, part.ask(&order))).collect();
         for (part, answer) in asked {
             answer?.wait(part).await?;
         }

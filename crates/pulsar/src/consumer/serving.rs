@@ -29,11 +29,14 @@ impl Task {
         for waiting in again.collect::<Vec<_>>() {
             self.tell(&lines, waiting);
         }
-        self.flow(&lines, Some(self.who.queue));
-        self.inbox.begin_anew();
+        let permits = self.inbox.begin_anew();
+        self.flow(&lines, Some(permits).filter(|permits| *permits > 0));
         loop {
             if !matches!(self.leaving, Leaving::No) && self.acks.is_empty() {
                 return self.leave(&lines, enlisted).await;
+            }
+            if self.inbox.is_adrift() {
+                return Turn::Again(None);
             }
             let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
             tokio::select! {
@@ -68,20 +71,22 @@ impl Task {
         }
     }
 
+    /// Says goodbye. Who is asked to and hears nothing says so; a connection that ends meanwhile is as good as an answer.
     async fn leave(&mut self, lines: &Arc<Lines>, enlisted: Enlisted) -> Turn {
-        let allowed = self.shared.options.operation_timeout;
+        let after = self.shared.options.operation_timeout;
         let consumer_id = self.who.id;
+        let late = |what| Error::TimedOut { what, after, source: None };
         match std::mem::replace(&mut self.leaving, Leaving::Dropped) {
-            Leaving::Unsubscribing(reply) => {
+            Leaving::Unsubscribing(reply, _) => {
                 let asked = |request_id| wire::Unsubscribe { consumer_id, request_id, force: None }.into();
-                let unsubscribed = tokio::time::timeout(allowed, lines.request("unsubscribing", asked)).await;
-                let late = Error::TimedOut { what: "unsubscribing", after: allowed, source: None };
-                let _ = reply.send(unsubscribed.unwrap_or(Err(late)).map(drop));
+                let unsubscribed = tokio::time::timeout(after, lines.request("unsubscribing", asked)).await;
+                let _ = reply.send(unsubscribed.unwrap_or_else(|_| Err(late("unsubscribing"))).map(drop));
             }
-            leaving => {
-                self.leaving = leaving;
-                let _ = tokio::time::timeout(allowed, enlisted.close()).await;
+            Leaving::Closing(reply) => {
+                let closed = tokio::time::timeout(after, enlisted.close()).await;
+                let _ = reply.send(closed.map(drop).map_err(|_| late("closing")));
             }
+            Leaving::Dropped | Leaving::No => drop(tokio::time::timeout(after, enlisted.close()).await),
         }
         Turn::Over(Error::Closed)
     }
@@ -99,14 +104,20 @@ impl Task {
         });
         match confirmed {
             true => self.acks.asked(number, waiting),
-            false => drop(waiting.reply.send(Ok(()))),
+            false => {
+                self.inbox.settled(waiting.ack);
+                let _ = waiting.reply.send(Ok(()));
+            }
         }
     }
 
     fn acked(&mut self, response: AckResponse) {
         let Some(waiting) = response.request_id.and_then(|number| self.acks.answered(number)) else { return };
         let outcome = match response.error {
-            None => Ok(()),
+            None => {
+                self.inbox.settled(waiting.ack);
+                Ok(())
+            }
             Some(error) => Err(refused("the acknowledgement", Some(error), response.message)),
         };
         let _ = waiting.reply.send(outcome);

@@ -2,7 +2,7 @@
 
 use super::task::Identity;
 use crate::address::proxy_of;
-use crate::client::Shared;
+use crate::client::{Shared, Trouble};
 use crate::connection::{Assigned, ConsumerEvent, Enlisted, not_begun};
 use crate::connector::Connector;
 use crate::error::Error;
@@ -11,6 +11,7 @@ use carom::Lease;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 const WHAT: &str = "the consumer";
 
@@ -21,16 +22,21 @@ pub(super) struct Session {
     pub(super) lease: Lease<Connector>,
 }
 
-/// Begins it, for as long as there is patience.
+/// Begins it, for as long as there is patience: the first time until a deadline, later until it has begun.
 pub(super) async fn begin(
     shared: Arc<Shared>,
     who: Identity,
     mut assigned: Option<Assigned>,
     delay: Duration,
-    again: bool,
+    first: Option<Instant>,
+    trouble: Trouble,
 ) -> Result<Session, Error> {
     tokio::time::sleep(delay).await;
-    let mut patience = shared.patience(WHAT, again);
+    let mut patience = match first {
+        Some(deadline) => shared.patience_until(deadline, WHAT, false),
+        None => shared.patience(WHAT, true),
+    }
+    .telling(trouble);
     loop {
         if let Some(session) = patience.attempt(attempt(&shared, &who, &mut assigned)).await? {
             return Ok(session);

@@ -7,13 +7,15 @@ use super::message::Message;
 use super::serving::Turn;
 use super::session::{self, Session};
 use crate::address::proxy_of;
-use crate::client::{Pace, Seat, Shared, at};
+use crate::client::{Pace, Seat, Shared, Trouble, at};
 use crate::connection::{Assigned, Lines};
 use crate::error::Error;
 use crate::wire::{InitialPosition, RedeliverUnacknowledged, SubType};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tracing::Instrument;
 
 pub(super) type Reply = oneshot::Sender<Result<(), Error>>;
 
@@ -43,16 +45,24 @@ pub(super) struct Task {
     pub(super) who: Identity,
     pub(super) orders: mpsc::UnboundedReceiver<Order>,
     pub(super) messages: mpsc::Sender<Result<Message, Error>>,
-    /// Hears that the consumer has begun, or why not.
-    pub(super) begun: Option<Reply>,
+    /// There until it has begun.
+    pub(super) begun: Option<Beginning>,
     /// Why it has ended, for those who come later.
     pub(super) fate: Arc<OnceLock<Error>>,
     pub(super) inbox: Inbox<OwnedSemaphorePermit>,
     pub(super) acks: Acks<Reply>,
     /// Asked for while there was no broker to ask.
-    pub(super) unsent: Vec<Waiting<Reply>>,
+    pub(super) unsent: VecDeque<Waiting<Reply>>,
     pub(super) leaving: Leaving,
+    /// Why there is no broker.
+    pub(super) trouble: Trouble,
     pub(super) pace: Pace,
+}
+
+pub(super) struct Beginning {
+    /// Hears that the consumer has begun, or why not.
+    pub(super) reply: Reply,
+    pub(super) deadline: tokio::time::Instant,
 }
 
 /// Whether the consumer is to end, and how.
@@ -61,15 +71,30 @@ pub(super) enum Leaving {
     /// Its handle is gone.
     Dropped,
     Closing(Reply),
-    Unsubscribing(Reply),
+    /// A broker is needed for it, which has to be found by then.
+    Unsubscribing(Reply, std::time::Instant),
 }
 
 impl Task {
     pub(super) async fn run(mut self) {
         let reason = self.live().await;
-        tracing::debug!(topic = &*self.who.topic, %reason, "consumer ended");
+        if let Some(reason) = self.end(reason) {
+            // Whoever waits for messages is told why there are no more; if nobody does, until the client is closed.
+            tokio::select! {
+                biased;
+                _ = self.messages.send(Err(reason)) => {}
+                () = self.shared.closed() => {}
+            }
+        }
+    }
+
+    /// Tells everybody why it has ended, but for who waits for messages: what that one is to be told.
+    fn end(&mut self, reason: Error) -> Option<Error> {
         // From here on everybody is told so, then those who wait already.
-        let _ = self.fate.set(reason.clone());
+        if self.fate.set(reason.clone()).is_err() {
+            return None;
+        }
+        tracing::debug!(topic = &*self.who.topic, %reason, "consumer ended");
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
             self.obey(Some(order), None);
@@ -78,15 +103,15 @@ impl Task {
             let _ = waiting.reply.send(Err(reason.clone()));
         }
         match (self.begun.take(), std::mem::replace(&mut self.leaving, Leaving::No)) {
-            (Some(begun), _) => drop(begun.send(Err(reason))),
+            (Some(begun), _) => drop(begun.reply.send(Err(reason))),
             (None, Leaving::Closing(reply)) if matches!(reason, Error::Closed) => drop(reply.send(Ok(()))),
-            (None, Leaving::Closing(reply) | Leaving::Unsubscribing(reply)) => drop(reply.send(Err(reason))),
+            (None, Leaving::Closing(reply) | Leaving::Unsubscribing(reply, _)) => drop(reply.send(Err(reason))),
             // Who is closed together with all the others needs no word of its own, and might wait for ever to be heard.
             (None, Leaving::No) if matches!(reason, Error::Closed) => {}
             (None, Leaving::Dropped) => {}
-            // Whoever waits for messages is told why there are no more.
-            (None, Leaving::No) => drop(self.messages.send(Err(reason)).await),
+            (None, Leaving::No) => return Some(reason),
         }
+        None
     }
 
     async fn live(&mut self) -> Error {
@@ -97,9 +122,10 @@ impl Task {
                 Ok(session) => session,
                 Err(error) => return error,
             };
+            self.trouble.take();
             self.who.seat.place = Some(session.lease.place());
             if let Some(begun) = self.begun.take() {
-                let _ = begun.send(Ok(()));
+                let _ = begun.reply.send(Ok(()));
             }
             self.pace.begun();
             // Behind a proxy, brokers cannot be reached by their names.
@@ -113,7 +139,10 @@ impl Task {
 
     /// Begins the consumer at its broker; meanwhile orders are taken and time runs out.
     async fn begin(&mut self, assigned: Option<Assigned>, delay: Duration) -> Result<Session, Error> {
-        let begin = session::begin(Arc::clone(&self.shared), self.who.clone(), assigned, delay, self.begun.is_none());
+        let first = self.begun.as_ref().map(|begun| begun.deadline);
+        let (shared, trouble) = (Arc::clone(&self.shared), self.trouble.clone());
+        let begin = session::begin(shared, self.who.clone(), assigned, delay, first, trouble);
+        let begin = begin.instrument(tracing::info_span!("consumer", topic = &*self.who.topic));
         let closed = self.shared.closed();
         tokio::pin!(begin, closed);
         loop {
@@ -137,12 +166,10 @@ impl Task {
             Some(Order::Ack(ack, reply)) => match self.acks.settle(ack) {
                 None => drop(reply.send(Ok(()))),
                 Some(ack) => {
-                    let allowed = self.shared.options.operation_timeout;
-                    let deadline = (tokio::time::Instant::now() + allowed).into_std();
-                    let waiting = Waiting { ack, deadline, reply };
+                    let waiting = Waiting { ack, deadline: self.shared.deadline().into_std(), reply };
                     match lines {
                         Some(lines) => self.tell(lines, waiting),
-                        None => self.unsent.push(waiting),
+                        None => self.unsent.push_back(waiting),
                     }
                 }
             },
@@ -156,28 +183,50 @@ impl Task {
                 }
             }
             Some(Order::Close(reply)) => self.leaving = Leaving::Closing(reply),
-            Some(Order::Unsubscribe(reply)) => self.leaving = Leaving::Unsubscribing(reply),
+            Some(Order::Unsubscribe(reply)) => {
+                self.leaving = Leaving::Unsubscribing(reply, self.shared.deadline().into_std())
+            }
             None => self.leaving = Leaving::Dropped,
         }
     }
 
     pub(super) fn deadline(&self) -> Option<std::time::Instant> {
-        let unsent = self.unsent.first().map(|waiting| waiting.deadline);
-        match (self.acks.deadline(), unsent) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        // All were given the same time: the first is late first.
+        let unsent = self.unsent.front().map(|waiting| waiting.deadline);
+        let leaving = match self.leaving {
+            Leaving::Unsubscribing(_, deadline) => Some(deadline),
+            Leaving::No | Leaving::Dropped | Leaving::Closing(_) => None,
+        };
+        [self.acks.deadline(), unsent, leaving].into_iter().flatten().min()
     }
 
     pub(super) fn expire(&mut self) {
         let now = tokio::time::Instant::now().into_std();
-        let mut late = self.acks.expired(now);
-        let (over, left) = std::mem::take(&mut self.unsent).into_iter().partition(|waiting| waiting.deadline <= now);
-        self.unsent = left;
-        late.extend::<Vec<_>>(over);
-        let after = self.shared.options.operation_timeout;
-        for waiting in late {
-            let _ = waiting.reply.send(Err(Error::TimedOut { what: "the acknowledgement", after, source: None }));
+        let (after, source) = (self.shared.options.operation_timeout, self.trouble.get().map(Arc::new));
+        let late = |what| Error::TimedOut { what, after, source: source.clone() };
+        while let Some(waiting) = self.acks.expired(now) {
+            let _ = waiting.reply.send(Err(late("the acknowledgement")));
+        }
+        let unsent = self.unsent.partition_point(|waiting| waiting.deadline <= now);
+        for waiting in self.unsent.drain(..unsent) {
+            let _ = waiting.reply.send(Err(late("the acknowledgement")));
+        }
+        if matches!(self.leaving, Leaving::Unsubscribing(_, deadline) if deadline <= now)
+            && let Leaving::Unsubscribing(reply, _) = std::mem::replace(&mut self.leaving, Leaving::Dropped)
+        {
+            let _ = reply.send(Err(late("unsubscribing")));
+        }
+    }
+}
+
+/// A task may panic, and its runtime may end: nobody is to be left without a reason.
+impl Drop for Task {
+    fn drop(&mut self) {
+        let what = "consumer";
+        let reason = self.end(if std::thread::panicking() { Error::Panicked { what } } else { Error::Closed });
+        if let Some(reason) = reason {
+            // If there is no room for it now, it is told when all messages have been read.
+            let _ = self.messages.try_send(Err(reason));
         }
     }
 }

@@ -12,7 +12,8 @@
 //! - It was refused, while one behind it was stored: it fails with what the broker said, as it cannot be stored in order any more.
 //! - Its `send` ends with [`Error::TimedOut`] or [`Error::Closed`]: it may be stored all the same, once.
 //!
-//! The first copies of what is stored are in the order of the calls to `send`.
+//! The first copies of what is stored are in the order in which messages came in line: that of the calls to `send`, as long as
+//! there is room (`max_pending`). What waits for room comes in line when there is some.
 
 mod encoded;
 mod outgoing;
@@ -23,7 +24,7 @@ mod task;
 
 pub use outgoing::Outgoing;
 
-use crate::client::{Seat, Shared};
+use crate::client::{Seat, Shared, Trouble};
 use crate::error::Error;
 use crate::message_id::MessageId;
 use crate::topic;
@@ -35,8 +36,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use task::{Identity, Order, Pending, Task};
+use task::{Beginning, Identity, Order, Pending, Task};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// A producer to be; awaiting it begins it. Made by [`Client::producer`](crate::Client::producer).
 #[must_use = "a producer does not begin until it is awaited"]
@@ -77,11 +79,12 @@ impl ProducerBuilder {
     async fn begin(self) -> Result<Producer, Error> {
         self.check()?;
         let topic = topic::whole(&self.topic)?;
+        let deadline = self.shared.deadline();
         let partitions = self.shared.partitions(&topic).await?;
         let mut parts = Vec::new();
         let mut begun = Vec::new();
         for (topic, partition) in topic::partitions(&topic, partitions) {
-            let (part, beginning) = self.part(topic, partition);
+            let (part, beginning) = self.part(topic, partition, deadline);
             parts.push(part);
             begun.push(beginning);
         }
@@ -92,10 +95,11 @@ impl ProducerBuilder {
         Ok(Producer { topic, parts, turn: AtomicUsize::new(0), timeout: self.shared.options.operation_timeout })
     }
 
-    fn part(&self, topic: String, partition: i32) -> (Part, oneshot::Receiver<Result<(), Error>>) {
+    fn part(&self, topic: String, partition: i32, deadline: Instant) -> (Part, oneshot::Receiver<Result<(), Error>>) {
         let (orders, taken) = mpsc::unbounded_channel();
-        let (begun, beginning) = oneshot::channel();
-        let part = Part { orders, room: Arc::new(Semaphore::new(self.max_pending)), fate: Arc::default() };
+        let (reply, beginning) = oneshot::channel();
+        let begun = Beginning { reply, deadline };
+        let part = Part::new(orders, self.max_pending);
         let who = Identity {
             topic,
             partition,
@@ -105,8 +109,7 @@ impl ProducerBuilder {
             epoch: 0,
             seat: Seat { role: "producer", place: None },
         };
-        let (room, fate) = (Arc::clone(&part.room), Arc::clone(&part.fate));
-        self.shared.spawn(Task::new(Arc::clone(&self.shared), who, taken, begun, room, fate).run());
+        self.shared.spawn(Task::new(Arc::clone(&self.shared), who, taken, begun, &part).run());
         (part, beginning)
     }
 }
@@ -121,6 +124,10 @@ impl IntoFuture for ProducerBuilder {
 }
 
 /// Sends messages to a topic. Dropping it sends what is in line, and closes it at the broker, without waiting.
+///
+/// Once it has begun it outlives any outage: it looks for its broker again and again, with delays, until it is closed or told
+/// something final: that the client may not, that the topic has ended or is gone, that another producer has taken its place. What
+/// is sent meanwhile is in line until its time is up, and fails then with what is wrong ([`trouble`](Producer::trouble)).
 pub struct Producer {
     topic: String,
     parts: Vec<Part>,
@@ -134,6 +141,7 @@ struct Part {
     orders: mpsc::UnboundedSender<Order>,
     room: Arc<Semaphore>,
     fate: Arc<OnceLock<Error>>,
+    trouble: Trouble,
 }
 
 impl Producer {
@@ -178,12 +186,19 @@ impl Producer {
         self.parts.len()
     }
 
+    /// Why it is without a broker, of any of its partitions, since attempts to find one fail; `None` while all is well. It goes
+    /// on looking for one, however long that takes, and sends what is in line then.
+    pub fn trouble(&self) -> Option<Error> {
+        self.parts.iter().find_map(|part| part.trouble.get())
+    }
+
     /// Sends what is in line, and closes the producer at its brokers.
     ///
     /// Cancelling it only stops waiting.
     ///
     /// # Errors
-    /// When the producer had ended before.
+    /// When the producer had ended before; when a broker does not confirm it within `operation_timeout`, or says no. It is closed
+    /// all the same: what is not known is whether its name is free.
     pub async fn close(self) -> Result<(), Error> {
         let mut closing = Vec::new();
         for part in &self.parts {
@@ -191,16 +206,21 @@ impl Producer {
             if part.orders.send(Order::Close(reply)).is_err() {
                 return Err(why(&part.fate));
             }
-            closing.push(closed);
+            closing.push((closed, &part.fate));
         }
-        for closed in closing {
-            closed.await.unwrap_or(Ok(()))?;
+        for (closed, fate) in closing {
+            closed.await.unwrap_or_else(|_| Err(why(fate)))?;
         }
         Ok(())
     }
 }
 
 impl Part {
+    fn new(orders: mpsc::UnboundedSender<Order>, max_pending: usize) -> Part {
+        let room = Arc::new(Semaphore::new(max_pending));
+        Part { orders, room, fate: Arc::default(), trouble: Trouble::default() }
+    }
+
     fn put(&self, message: Outgoing, room: OwnedSemaphorePermit, timeout: Duration) -> State {
         let (reply, receipt) = oneshot::channel();
         let deadline = (tokio::time::Instant::now() + timeout).into_std();

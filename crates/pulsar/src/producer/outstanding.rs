@@ -44,7 +44,7 @@ impl<T> Outstanding<T> {
 
     /// The first message of a producer that goes on where another of its name has ended.
     pub(super) fn begin_after(&mut self, last: i64) {
-        self.next = self.next.max(u64::try_from(last + 1).unwrap_or(0));
+        self.next = self.next.max(u64::try_from(last).map_or(0, |last| last + 1));
     }
 
     /// The number of the next message.
@@ -215,5 +215,13 @@ mod tests {
         line.begin_after(41);
         line.push(Instant::now(), ());
         assert_eq!(line.unsent().unwrap().sequence, 42);
+    }
+
+    #[test]
+    fn the_last_number_there_is_does_no_harm() {
+        let mut line = Outstanding::new();
+        line.begin_after(i64::MAX);
+        line.push(Instant::now(), ());
+        assert_eq!(line.unsent().unwrap().sequence, 1 << 63);
     }
 }

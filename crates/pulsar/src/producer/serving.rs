@@ -38,7 +38,7 @@ impl Task {
         };
         let parted = match turn {
             Turn::Anew => self.part(enlisted, &mut events).await,
-            Turn::Over(Error::Closed) if self.gone => self.part(enlisted, &mut events).await.or(Some(Error::Closed)),
+            Turn::Over(Error::Closed) if self.gone => self.part(enlisted, &mut events).await,
             Turn::Over(_) | Turn::Again(_) => None,
         };
         let heard = self.settle(&mut events);
@@ -74,7 +74,7 @@ impl Task {
                     }
                 },
                 order = self.orders.recv(), if !self.gone => self.obey(order),
-                room = lines.data().reserve(), if frame.is_some() => match (room, frame) {
+                room = lines.messages().reserve(), if frame.is_some() => match (room, frame) {
                     (Ok(room), Some(frame)) => {
                         room.send(enlisted.message(frame));
                         self.line.mark_sent();
@@ -95,12 +95,21 @@ impl Task {
     /// Closes the producer at its broker. Meanwhile receipts come in, orders are taken and time runs out; why it is over, if it
     /// is.
     async fn part(&mut self, enlisted: Enlisted, events: &mut Events) -> Option<Error> {
-        let closing = tokio::time::timeout(self.shared.options.operation_timeout, enlisted.close());
+        let after = self.shared.options.operation_timeout;
+        let closing = tokio::time::timeout(after, enlisted.close());
         let closed = self.shared.closed();
         tokio::pin!(closing, closed);
         loop {
             tokio::select! {
-                _ = &mut closing => return None,
+                confirmed = &mut closing => {
+                    self.unconfirmed = match confirmed {
+                        // With its connection the broker has lost the producer, too.
+                        Ok(Ok(()) | Err(Error::Connection { .. })) => None,
+                        Ok(Err(error)) => Some(error),
+                        Err(_) => Some(Error::TimedOut { what: "closing", after, source: None }),
+                    };
+                    return None;
+                }
                 Some(event) = events.recv() => if let Some(Turn::Over(error)) = self.hear(event) {
                     return Some(error);
                 },

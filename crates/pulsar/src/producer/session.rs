@@ -2,7 +2,7 @@
 
 use super::task::Identity;
 use crate::address::proxy_of;
-use crate::client::Shared;
+use crate::client::{Shared, Trouble};
 use crate::connection::{Assigned, Enlisted, ProducerEvent, not_begun};
 use crate::connector::Connector;
 use crate::error::Error;
@@ -10,7 +10,8 @@ use crate::wire::{self, Command};
 use carom::Lease;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 
 const WHAT: &str = "the producer";
 
@@ -23,25 +24,38 @@ pub(super) struct Session {
     pub(super) last_sequence: i64,
 }
 
-/// Begins it, for as long as there is patience.
+/// Begins it, for as long as there is patience: the first time until a deadline, later until it has begun.
 pub(super) async fn begin(
     shared: Arc<Shared>,
     who: Identity,
     mut assigned: Option<Assigned>,
     delay: Duration,
-    again: bool,
+    first: Option<Instant>,
+    trouble: Trouble,
 ) -> Result<Session, Error> {
     tokio::time::sleep(delay).await;
-    let mut patience = shared.patience(WHAT, again);
+    let mut patience = match first {
+        Some(deadline) => shared.patience_until(deadline, WHAT, false),
+        None => shared.patience(WHAT, true),
+    }
+    .telling(trouble);
     loop {
-        if let Some(session) = patience.attempt(attempt(&shared, &who, &mut assigned)).await? {
+        let held = Arc::new(Notify::new());
+        let attempt = attempt(&shared, &who, &mut assigned, &held);
+        if let Some(session) = patience.attempt_held(attempt, &held).await? {
             return Ok(session);
         }
     }
 }
 
-/// One attempt, where the topic is said to be, if that is said. It may be said anew.
-async fn attempt(shared: &Shared, who: &Identity, assigned: &mut Option<Assigned>) -> Result<Session, Error> {
+/// One attempt, where the topic is said to be, if that is said. It may be said anew. `held` hears that the producer is known
+/// and is to wait for its turn.
+async fn attempt(
+    shared: &Shared,
+    who: &Identity,
+    assigned: &mut Option<Assigned>,
+    held: &Arc<Notify>,
+) -> Result<Session, Error> {
     let lease = shared.lease_for(&who.topic, who.seat, assigned.take()).await?;
     let (enlisted, mut events) = lease.lines().enlist_producer(who.id)?;
     let asked = |request_id| {
@@ -58,7 +72,7 @@ async fn attempt(shared: &Shared, who: &Identity, assigned: &mut Option<Assigned
     };
     let begun = tokio::select! {
         biased;
-        begun = lease.lines().request(WHAT, asked) => begun,
+        begun = lease.lines().request_held(WHAT, asked, Some(Arc::clone(held))) => begun,
         to = sent_away(&mut events) => {
             enlisted.disown();
             // Behind a proxy, brokers cannot be reached by their names.

@@ -24,6 +24,9 @@ pub fn batch(messages: impl IntoIterator<Item = (SingleMessageMetadata, Bytes)>)
 /// # Errors
 /// When it does not hold that many.
 pub fn unbatch(count: i32, mut payload: Bytes) -> Result<Vec<(SingleMessageMetadata, Bytes)>, WireError> {
+    if count < 1 {
+        return Err(WireError::EmptyBatch { count });
+    }
     let mut messages = Vec::new();
     for _ in 0..count {
         let metadata = sized("batch", &mut payload)?;
@@ -55,6 +58,13 @@ mod tests {
         let messages = vec![one("a", b"first"), one("b", b""), one("c", b"third")];
         assert_eq!(unbatch(3, batch(messages.clone())).unwrap(), messages);
         assert!(matches!(unbatch(4, batch(messages)), Err(WireError::Short { part: "batch", .. })));
+    }
+
+    #[test]
+    fn a_batch_of_none_is_refused() {
+        for count in [0, -1, i32::MIN] {
+            assert_eq!(unbatch(count, Bytes::from_static(b"xx")), Err(WireError::EmptyBatch { count }));
+        }
     }
 
     #[test]

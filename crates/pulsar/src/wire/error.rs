@@ -25,6 +25,13 @@ pub enum WireError {
         /// What is left.
         left: usize,
     },
+    /// A batch that says that it holds no messages, or fewer than none.
+    #[error("a batch of {count} messages")]
+    #[non_exhaustive]
+    EmptyBatch {
+        /// How many it says it holds.
+        count: i32,
+    },
     /// The checksum does not fit what it covers.
     #[error("checksum mismatch: announced {announced:#010x}, computed {computed:#010x}")]
     #[non_exhaustive]

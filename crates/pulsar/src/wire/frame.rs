@@ -14,9 +14,13 @@ use prost::Message as _;
 
 /// The largest message, if the broker does not say: 5 MiB.
 pub const DEFAULT_MAX_MESSAGE_SIZE: usize = 5 * 1024 * 1024;
+/// The largest message, whatever the broker says: 256 MiB.
+pub const MOST_MESSAGE_SIZE: usize = 256 * 1024 * 1024;
 /// What a frame may have beyond its message.
 pub const FRAME_ALLOWANCE: usize = 10 * 1024;
 
+/// Room for a frame is made in steps of what is there already, and at least this.
+const LEAST_ROOM: usize = 64 * 1024;
 const CHECKSUM: u16 = 0x0e01;
 const BROKER_ENTRY: u16 = 0x0e02;
 
@@ -81,18 +85,10 @@ impl Codec {
     /// # Errors
     /// When it is too large; nothing is appended then.
     pub fn encode(&self, frame: &Frame, bytes: &mut BytesMut) -> Result<(), WireError> {
-        let command = frame.command.encoded_len();
-        let behind = frame.message.as_ref().map_or(0, |message| {
-            let metadata = message.metadata.encoded_len();
-            2 + 4 + 4 + metadata + message.payload.len()
-        });
-        let total = 4 + command + behind;
-        if total > self.limit {
-            return Err(WireError::TooLarge { size: total, limit: self.limit });
-        }
+        let total = self.measure(frame)?;
         bytes.reserve(4 + total);
         bytes.put_u32(total as u32);
-        bytes.put_u32(command as u32);
+        bytes.put_u32(frame.command.encoded_len() as u32);
         frame.command.encode_raw(bytes);
         if let Some(message) = &frame.message {
             bytes.put_u16(CHECKSUM);
@@ -107,6 +103,22 @@ impl Codec {
         Ok(())
     }
 
+    /// How large a frame is, its first four bytes aside.
+    ///
+    /// # Errors
+    /// When that is too large.
+    pub fn measure(&self, frame: &Frame) -> Result<usize, WireError> {
+        let behind = frame.message.as_ref().map_or(0, |message| {
+            let metadata = message.metadata.encoded_len();
+            2 + 4 + 4 + metadata + message.payload.len()
+        });
+        let size = 4 + frame.command.encoded_len() + behind;
+        if size > self.limit {
+            return Err(WireError::TooLarge { size, limit: self.limit });
+        }
+        Ok(size)
+    }
+
     /// Takes the first frame out of `bytes`; `None` while it is not there as a whole.
     ///
     /// # Errors
@@ -118,7 +130,8 @@ impl Codec {
             return Err(WireError::TooLarge { size: total, limit: self.limit });
         }
         if bytes.len() < 4 + total {
-            bytes.reserve(4 + total - bytes.len());
+            // A frame that is announced may never come.
+            bytes.reserve((4 + total - bytes.len()).min(bytes.len().max(LEAST_ROOM)));
             return Ok(None);
         }
         bytes.advance(4);
@@ -260,6 +273,17 @@ mod tests {
         let mut bytes = BytesMut::new();
         assert!(matches!(Codec::default().encode(&frame, &mut bytes), Err(WireError::TooLarge { .. })));
         assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_is_announced_takes_no_more_room_than_has_arrived() {
+        let codec = Codec::new(MOST_MESSAGE_SIZE);
+        let mut bytes = BytesMut::from(&[0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 5][..]);
+        assert_eq!(codec.decode(&mut bytes), Ok(None));
+        assert!(bytes.capacity() <= 2 * LEAST_ROOM, "{}", bytes.capacity());
+        bytes.resize(1024 * 1024, 0);
+        assert_eq!(codec.decode(&mut bytes), Ok(None));
+        assert!(bytes.capacity() <= 4 * 1024 * 1024, "{}", bytes.capacity());
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use consume::{
     InitialPosition, Message, ReachedEndOfTopic, RedeliverUnacknowledged, SubType, Subscribe, Unsubscribe,
 };
 pub use error::WireError;
-pub use frame::{Codec, DEFAULT_MAX_MESSAGE_SIZE, FRAME_ALLOWANCE, Frame, Payload};
+pub use frame::{Codec, DEFAULT_MAX_MESSAGE_SIZE, FRAME_ALLOWANCE, Frame, MOST_MESSAGE_SIZE, Payload};
 pub use lookup::{
     Lookup, LookupResponse, LookupType, NamespaceMode, PartitionedMetadata, PartitionedMetadataResponse,
     PartitionedType, TopicsOfNamespace, TopicsOfNamespaceResponse,

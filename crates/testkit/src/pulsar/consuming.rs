@@ -4,7 +4,7 @@ use super::commands::{Replies, failure, success};
 use super::frames;
 use super::rare::Seek;
 use super::subscription::{Key, Sharing, Subscription};
-use super::topic::{Position, Topic};
+use super::topic::{Position, Topic, is_stored};
 use super::world::{Reading, World, partition};
 use carom_pulsar::wire::{
     Ack, AckResponse, AckType, ActiveConsumerChange, CloseConsumer, Flow, GetLastMessageId, GetLastMessageIdResponse,
@@ -151,23 +151,27 @@ impl World {
         })])
     }
 
-    /// Whoever is at the subscription is sent away, as real brokers do, and comes back to find it moved.
     pub(super) fn seek(&mut self, connection: u64, seek: &Seek) -> Replies {
         let Some((reading, _)) = self.reading(Key { connection, id: seek.consumer_id }) else {
             return Ok(failure(seek.request_id, ServerError::ConsumerNotFound, "no such consumer"));
         };
-        if let Some(topic) = self.topics.get_mut(&reading.topic) {
-            let index = match (&seek.message_id, seek.message_publish_time) {
-                (Some(id), _) => topic.from(position(id)),
-                (None, Some(time)) => topic.log.partition_point(|entry| entry.published < time),
-                (None, None) => 0,
-            };
-            if let Some(subscription) = topic.subscriptions.get_mut(&reading.subscription) {
-                subscription.seek(index);
-            }
-        }
-        self.dismiss(&reading.topic, Some(&reading.subscription), &(None, None));
+        let Some(topic) = self.topics.get(&reading.topic) else { return Err(Vec::new()) };
+        let index = match (&seek.message_id, seek.message_publish_time) {
+            (Some(id), _) => topic.from(position(id)),
+            (None, Some(time)) => topic.log.partition_point(|entry| entry.published < time),
+            (None, None) => 0,
+        };
+        self.rewind(&reading.topic, &reading.subscription, index);
         Ok(success(seek.request_id))
+    }
+
+    /// Whoever is at the subscription is sent away, as real brokers do, and comes back to find it moved.
+    pub(super) fn rewind(&mut self, topic: &str, subscription: &str, index: usize) {
+        let held = self.topics.get_mut(topic).and_then(|topic| topic.subscriptions.get_mut(subscription));
+        if let Some(held) = held {
+            held.seek(index);
+        }
+        self.dismiss(topic, Some(subscription), &(None, None));
     }
 
     pub(super) fn close_consumer(&mut self, connection: u64, close: &CloseConsumer) -> Replies {
@@ -216,7 +220,7 @@ fn start(topic: &Topic, begun: &Subscribe) -> usize {
         // The rest of that batch may still be wanted.
         Some(id) if id.batch_index.is_some_and(|index| index >= 0) => topic.from(position(id)),
         Some(id) => topic.after(position(id)),
-        None if begun.initial_position == Some(InitialPosition::Earliest as i32) => 0,
+        None if begun.initial_position == Some(InitialPosition::Earliest as i32) && is_stored(&begun.topic) => 0,
         None => topic.log.len(),
     }
 }

@@ -3,11 +3,9 @@
 use super::commands::{Replies, failure, success};
 use super::frames;
 use super::subscription::Key;
-use super::topic::{Entry, Position};
-use super::world::{World, Writing, partition};
-use carom_pulsar::wire::{
-    CloseProducer, MessageIdData, Producer, ProducerSuccess, Send, SendError, SendReceipt, ServerError,
-};
+use super::topic::{Entry, Position, message_id};
+use super::world::{World, Writing};
+use carom_pulsar::wire::{CloseProducer, Producer, ProducerSuccess, Send, SendError, SendReceipt, ServerError};
 
 impl World {
     pub(super) fn produce(&mut self, connection: u64, begun: &Producer) -> Replies {
@@ -101,12 +99,7 @@ impl World {
         Ok(vec![frames::command(SendReceipt {
             producer_id,
             sequence_id,
-            message_id: Some(MessageIdData {
-                ledger_id: position.ledger as u64,
-                entry_id: position.entry as u64,
-                partition: partition(&writing.topic),
-                ..MessageIdData::default()
-            }),
+            message_id: Some(message_id(&writing.topic, position)),
             highest_sequence_id,
         })])
     }

@@ -1,8 +1,9 @@
 //! A topic: its owner, its log, and who is at it. The log stays when the owner changes.
 
 use super::subscription::{Key, Subscription};
+use super::world::partition;
 use bytes::Bytes;
-use carom_pulsar::wire;
+use carom_pulsar::wire::{self, MessageIdData};
 use std::collections::BTreeMap;
 
 /// Where an entry is in a topic's log.
@@ -108,6 +109,18 @@ pub(super) fn full_name(topic: &str) -> String {
     } else {
         format!("persistent://public/default/{topic}")
     }
+}
+
+/// Whether what is written to it is kept for whoever is not there, or not ready, to read it.
+pub(super) fn is_stored(topic: &str) -> bool {
+    !topic.starts_with("non-persistent://")
+}
+
+/// Where a message is, as commands have it. What is not stored is nowhere: brokers say 0:0 of all of it.
+pub(super) fn message_id(topic: &str, position: Position) -> MessageIdData {
+    let Position { ledger, entry } = if is_stored(topic) { position } else { Position { ledger: 0, entry: 0 } };
+    let (ledger_id, entry_id) = (ledger as u64, entry as u64);
+    MessageIdData { ledger_id, entry_id, partition: partition(topic), ..MessageIdData::default() }
 }
 
 /// `tenant/ns` of a full name.

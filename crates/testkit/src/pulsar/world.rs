@@ -3,8 +3,8 @@
 use super::answer::{Answer, On, Script};
 use super::frames;
 use super::subscription::Key;
-use super::topic::Topic;
-use carom_pulsar::wire::{self, BaseCommand, CommandType, MessageIdData};
+use super::topic::{Topic, is_stored, message_id};
+use carom_pulsar::wire::{self, BaseCommand, CommandType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -222,12 +222,7 @@ impl World {
             let entry = &held.log[delivery.index];
             let message = wire::Message {
                 consumer_id: delivery.to.id,
-                message_id: MessageIdData {
-                    ledger_id: entry.position.ledger as u64,
-                    entry_id: entry.position.entry as u64,
-                    partition: partition(topic),
-                    ..MessageIdData::default()
-                },
+                message_id: message_id(topic, entry.position),
                 redelivery_count: Some(delivery.redeliveries),
                 ack_set: delivery.wanted,
                 ..wire::Message::default()
@@ -246,6 +241,10 @@ impl World {
                 Answer::Normal | Answer::Delay(..) | Answer::Times(..) => frame,
             };
             let _ = link.outbox.send(Out { delay: play.delay, bytes });
+        }
+        if !is_stored(topic) {
+            // Who could not have it misses it; who has it need not say so.
+            subscription.seek(held.log.len());
         }
         for connection in broken {
             self.close(connection);
