@@ -1,10 +1,11 @@
 //! Measures carom side by side with others: what a claim and a lease cost, what overload and faults do, what planning and idle
-//! connections cost, what windows spare, and what producing to Pulsar costs.
+//! connections cost, what windows spare and cost, and what producing to Pulsar costs.
 
 mod args;
 mod bars;
 mod discovery;
 mod hazards;
+mod ledger;
 mod measure;
 mod memory;
 mod options;
@@ -57,6 +58,7 @@ const PARTS: &[Part] = &[
     Part { name: "planning", run: |_| planning::report() },
     Part { name: "discovery", run: |_| discovery::report() },
     Part { name: "window", run: |_| window::report() },
+    Part { name: "ledger", run: |extent| ledger::report(&extent.effort.fewer_rounds()) },
     Part { name: "memory", run: |_| memory::report() },
 ];
 

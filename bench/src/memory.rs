@@ -56,6 +56,15 @@ pub fn count_and_print() {
     println!("{}", json!(rows));
 }
 
+/// What somebody makes, and how many bytes of the heap it keeps. Nobody else may be at work.
+pub fn kept<T>(make: impl FnOnce() -> T) -> (T, isize) {
+    let before = IN_USE.load(Ordering::Relaxed);
+    COUNTING.store(true, Ordering::Relaxed);
+    let made = make();
+    COUNTING.store(false, Ordering::Relaxed);
+    (made, IN_USE.load(Ordering::Relaxed) - before)
+}
+
 /// Its end frees whatever is left of the work, so that one count does not disturb the next.
 fn on_own_runtime(work: impl Future<Output = isize>) -> isize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime starts");
