@@ -66,6 +66,17 @@ async fn answers_in_parts_and_answers_given_twice_are_taken() {
 }
 
 #[tokio::test]
+async fn parts_that_travel_apart_are_taken_from_the_only_node_there_is() {
+    for most in [5, 13] {
+        let nodes = indy::Pool::start(1).await.unwrap();
+        nodes.grow(60);
+        nodes.conduct_all(Conduct::SplittingSlowly(most, ms(20)));
+        let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
+        assert_eq!(pool.head().size, 61, "in parts of {most}");
+    }
+}
+
+#[tokio::test]
 async fn nodes_that_do_not_agree_or_say_nothing_are_an_error_that_names_them() {
     let nodes = indy::Pool::start(4).await.unwrap();
     for node in 0..3 {

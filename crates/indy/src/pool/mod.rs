@@ -14,9 +14,9 @@ pub use submitting::Reply;
 use crate::catch_up::{CatchUp, Standing, agreement_key, judge, tolerated};
 use crate::ledger::merkle::Head;
 use crate::ledger::{Cache, Ledger, Transaction};
-use crate::message::{Message, catch_up_request, status_request};
+use crate::message::Message;
 use crate::node::{Node, Place, validators};
-use crate::transport::{Outgoing, Tag, Wire};
+use crate::transport::{Outgoing, Wire};
 use carom::window::{Requester, Snapshot};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,8 +110,11 @@ impl Pool {
         let ledger = self.ledger();
         let ours = ledger.head();
         let wanted = tolerated(self.nodes().len()) + 1;
-        let request = Outgoing { tag: Tag::Status, text: status_request(&ours) };
-        let agreed = self.requester.quorum(request, wanted, agreement_key).await.map_err(PoolError::NoAgreement)?;
+        let agreed = self
+            .requester
+            .quorum(Outgoing::status(&ours), wanted, agreement_key)
+            .await
+            .map_err(PoolError::NoAgreement)?;
         // Those that agree are as many as wanted, and all have what was compared.
         let Some(agreed) = agreed.first().and_then(|answered| agreement_key(&answered.answer)) else { return Ok(0) };
         let target = match judge(&ours, &agreed)? {
@@ -130,11 +133,10 @@ impl Pool {
             if let Some(progress) = &self.shared.progress {
                 progress(wanted.start - 1, wanted.till);
             }
-            let text = catch_up_request(wanted.start, wanted.end, wanted.till);
             let judging = Arc::clone(&catch_up);
             let accepts =
                 move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
-            let answered = self.requester.any(Outgoing { tag: Tag::CatchUp(wanted.start), text }, accepts).await;
+            let answered = self.requester.any(Outgoing::catch_up(wanted), accepts).await;
             let answered = answered.map_err(|source| PoolError::NoTransactions {
                 start: wanted.start,
                 end: wanted.end,

@@ -4,8 +4,8 @@ use super::kind::Kind;
 use super::{Pool, Request, SubmitError};
 use crate::catch_up::{agreement_key, tolerated};
 use crate::ledger::merkle::Head;
-use crate::message::{Message, status_request};
-use crate::transport::{Outgoing, Tag};
+use crate::message::Message;
+use crate::transport::Outgoing;
 use carom::window::{Account, Answered, Told};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Pool {
     /// When there is no such answer.
     pub async fn send(&self, request: &Request) -> Result<Reply, SubmitError> {
         let lying = tolerated(self.nodes().len());
-        let outgoing = Outgoing { tag: Tag::Request(request.req_id()), text: request.text().to_owned() };
+        let outgoing = Outgoing::request(request.req_id(), request.text().to_owned());
         match request.kind() {
             Kind::Read if self.shared.single_reads => {
                 let answered = self.requester.any(outgoing, |answer| matches!(answer, Message::Reply { .. })).await?;
@@ -64,8 +64,7 @@ impl Pool {
     /// # Errors
     /// When the pool is closed.
     pub async fn survey(&self) -> Result<BTreeMap<String, Result<Head, String>>, SubmitError> {
-        let request = Outgoing { tag: Tag::Status, text: status_request(&self.head()) };
-        let accounts = self.requester.all(request).await?;
+        let accounts = self.requester.all(Outgoing::status(&self.head())).await?;
         let head = |account: Account<Message>| {
             let told = match &account.told {
                 Told::Reply(answer) => agreement_key(answer).map(|proof| proof.new).ok_or("invalid answer".to_owned()),

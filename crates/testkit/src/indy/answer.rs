@@ -106,7 +106,7 @@ impl Node {
             return Vec::new();
         }
         let most = match self.conduct {
-            Conduct::Splitting(most) => most.max(1),
+            Conduct::Splitting(most) | Conduct::SplittingSlowly(most, _) => most.max(1),
             _ => end,
         };
         let (mut parts, mut rest) = (Vec::new(), vec![(start, end)]);
@@ -163,6 +163,10 @@ impl Conduct {
                 .into_iter()
                 .map(|answer| Out::Say(if is_ack(&answer) { now } else { *delay }, answer.to_string()))
                 .collect(),
+            Conduct::SplittingSlowly(_, gap) => {
+                let gaps = (1..).map(|parts: u32| *gap * parts);
+                gaps.zip(honest).map(|(delay, part)| Out::Say(delay, part.to_string())).collect()
+            }
             Conduct::Nack(reason) if is_request => {
                 texts(vec![say(asked, "REQNACK", json!({"reason": reason}))]).collect()
             }

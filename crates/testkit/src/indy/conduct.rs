@@ -26,6 +26,8 @@ pub enum Conduct {
     Hangs,
     /// Answers CATCHUP_REQ in parts of so many transactions.
     Splitting(usize),
+    /// The same, but the first part comes this much later, and so does each after the one before.
+    SplittingSlowly(usize, Duration),
     /// Leaves the last transaction out of its answers to CATCHUP_REQ.
     Lacking,
     /// Answers everything twice.
