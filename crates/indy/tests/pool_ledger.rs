@@ -77,6 +77,38 @@ async fn parts_that_travel_apart_are_taken_from_the_only_node_there_is() {
 }
 
 #[tokio::test]
+async fn a_mute_node_is_not_asked_for_every_step_of_catching_up() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    nodes.grow(600);
+    nodes.conduct(1, Conduct::Mute);
+    let pool = soon(Pool::open(nodes.genesis()).preferred(["Node2"]).into_future()).await.unwrap();
+    assert_eq!(pool.head().size, 604);
+    let asked_of = |node: usize| nodes.heard(node).iter().filter(|asked| asked["op"] == "CATCHUP_REQ").count();
+    assert_eq!(asked_of(1), 0, "it did not say that it has them");
+    assert_eq!((0..4).map(asked_of).max(), Some(12), "one that gives is asked again");
+}
+
+#[tokio::test]
+async fn who_stops_giving_transactions_is_followed_by_one_who_goes_on() {
+    let nodes = Arc::new(indy::Pool::start(4).await.unwrap());
+    nodes.grow(300);
+    let asked_of =
+        |nodes: &indy::Pool, node: usize| nodes.heard(node).iter().filter(|asked| asked["op"] == "CATCHUP_REQ").count();
+    let watched = Arc::clone(&nodes);
+    let progress = move |at: u64, _: u64| {
+        if at == 104 {
+            let giver = (0..4).find(|node| asked_of(&watched, *node) > 0).unwrap();
+            watched.conduct(giver, Conduct::Mute);
+        }
+    };
+    let opening = Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).progress(progress);
+    assert_eq!(soon(opening.into_future()).await.unwrap().head().size, 304);
+    let mut counts: Vec<_> = (0..4).map(|node| asked_of(&nodes, node)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 0, 3, 4], "two steps from the first, and a third in vain");
+}
+
+#[tokio::test]
 async fn nodes_that_do_not_agree_or_say_nothing_are_an_error_that_names_them() {
     let nodes = indy::Pool::start(4).await.unwrap();
     for node in 0..3 {
@@ -101,6 +133,10 @@ async fn nodes_that_hide_what_they_agreed_on_are_told_by_range() {
     nodes.conduct_all(Conduct::Lacking);
     let error = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap_err();
     assert_eq!(error.to_string(), "nobody gave transactions 5 to 7");
+    let PoolError::NoTransactions { accounts, .. } = error else { panic!("{error}") };
+    let mut names: Vec<_> = accounts.iter().map(|account| &*account.node).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["Node1", "Node2", "Node3", "Node4"]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::catch_up::CatchUpError;
 use crate::genesis::GenesisError;
 use crate::message::Message;
-use carom::window::{BuildError, NodesError, RequestError, Told};
+use carom::window::{Account, BuildError, NodesError, RequestError, Told};
 
 /// Why a pool is not open, or not up to date.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,9 @@ pub enum PoolError {
         start: u64,
         /// The last.
         end: u64,
-        /// What the nodes said.
+        /// What every node said, in the order in which they were asked.
+        accounts: Vec<Account<Message>>,
+        /// How asking ended.
         #[source]
         source: RequestError<Message>,
     },

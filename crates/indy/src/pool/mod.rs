@@ -11,13 +11,13 @@ pub use opening::Opening;
 pub use request::Request;
 pub use submitting::Reply;
 
-use crate::catch_up::{CatchUp, Standing, agreement_key, judge, tolerated};
+use crate::catch_up::{CatchUp, Standing, Wanted, agreement_key, judge, tolerated};
 use crate::ledger::merkle::Head;
 use crate::ledger::{Cache, Ledger, Transaction};
 use crate::message::Message;
 use crate::node::{Node, Place, validators};
 use crate::transport::{Outgoing, Wire};
-use carom::window::{Requester, Snapshot};
+use carom::window::{Account, Answered, RequestError, Requester, Snapshot};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -116,33 +116,29 @@ impl Pool {
             .await
             .map_err(PoolError::NoAgreement)?;
         // Those that agree are as many as wanted, and all have what was compared.
-        let Some(agreed) = agreed.first().and_then(|answered| agreement_key(&answered.answer)) else { return Ok(0) };
+        let Some(Answered { node, answer }) = agreed.into_iter().next() else { return Ok(0) };
+        let Some(agreed) = agreement_key(&answer) else { return Ok(0) };
         let target = match judge(&ours, &agreed)? {
             Standing::Same => return Ok(0),
             Standing::Behind(target) => target,
         };
-        let ledger = self.fetch((*ledger).clone(), target).await?;
+        let ledger = self.fetch((*ledger).clone(), target, node).await?;
         let new = target.size - ours.size;
         self.adopt(ledger).await?;
         Ok(new)
     }
 
-    async fn fetch(&self, ledger: Ledger, target: Head) -> Result<Ledger, PoolError> {
+    /// From one node as long as it gives what it is asked for, at first from one that is known to have it: whoever is silent
+    /// costs its timeout once, and not at every step.
+    async fn fetch(&self, ledger: Ledger, target: Head, mut giver: Arc<str>) -> Result<Ledger, PoolError> {
         let mut catch_up = Arc::new(CatchUp::new(ledger, target));
         while let Some(wanted) = catch_up.next() {
             if let Some(progress) = &self.shared.progress {
                 progress(wanted.start - 1, wanted.till);
             }
-            let judging = Arc::clone(&catch_up);
-            let accepts =
-                move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
-            let answered = self.requester.any(Outgoing::catch_up(wanted), accepts).await;
-            let answered = answered.map_err(|source| PoolError::NoTransactions {
-                start: wanted.start,
-                end: wanted.end,
-                source,
-            })?;
-            if let Message::Transactions(transactions) = answered.answer {
+            let given = self.given(&catch_up, wanted, giver).await?;
+            giver = given.node;
+            if let Message::Transactions(transactions) = given.answer {
                 Arc::make_mut(&mut catch_up).accept(&transactions)?;
             }
         }
@@ -150,6 +146,32 @@ impl Pool {
             progress(target.size, target.size);
         }
         Ok(Arc::unwrap_or_clone(catch_up).into_ledger())
+    }
+
+    /// Transactions from this node, or else from any other.
+    async fn given(
+        &self,
+        catch_up: &Arc<CatchUp>,
+        wanted: Wanted,
+        giver: Arc<str>,
+    ) -> Result<Answered<Message>, PoolError> {
+        let ask = |names: Vec<Arc<str>>| {
+            let judging = Arc::clone(catch_up);
+            let accepts =
+                move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
+            self.requester.any(Outgoing::catch_up(wanted), accepts).nodes(names)
+        };
+        let others = self.nodes().into_iter().filter(|node| *node.alias != *giver);
+        let others: Vec<Arc<str>> = others.map(|node| node.alias.as_str().into()).collect();
+        let failed = |source: RequestError<Message>, earlier: Vec<Account<Message>>| {
+            let accounts = earlier.into_iter().chain(source.accounts().iter().cloned()).collect();
+            PoolError::NoTransactions { start: wanted.start, end: wanted.end, accounts, source }
+        };
+        match ask(vec![giver]).await {
+            Ok(given) => Ok(given),
+            Err(error) if others.is_empty() => Err(failed(error, Vec::new())),
+            Err(error) => ask(others).await.map_err(|source| failed(source, error.accounts().to_vec())),
+        }
     }
 
     /// On disk first: what is used is kept.
