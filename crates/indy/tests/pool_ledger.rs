@@ -127,6 +127,23 @@ async fn nodes_that_do_not_agree_or_say_nothing_are_an_error_that_names_them() {
 }
 
 #[tokio::test]
+async fn why_a_ledger_is_not_up_to_date_is_told_apart() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = soon(Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).into_future()).await.unwrap();
+    nodes.conduct_all(Conduct::Mute);
+    let silent = soon(pool.refresh()).await.unwrap_err();
+    assert!(matches!(silent, PoolError::TimedOut(_)), "{silent}");
+    for node in 0..4 {
+        nodes.stop(node).await;
+    }
+    let refused = soon(pool.refresh()).await.unwrap_err();
+    assert!(matches!(refused, PoolError::Disconnected(_)), "{refused}");
+    pool.close();
+    let closed = soon(pool.refresh()).await.unwrap_err();
+    assert!(matches!(closed, PoolError::Closed), "{closed}");
+}
+
+#[tokio::test]
 async fn nodes_that_hide_what_they_agreed_on_are_told_by_range() {
     let nodes = indy::Pool::start(4).await.unwrap();
     nodes.grow(3);

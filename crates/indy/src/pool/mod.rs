@@ -17,7 +17,7 @@ use crate::ledger::{Cache, Ledger, Transaction};
 use crate::message::Message;
 use crate::node::{Node, Place, validators};
 use crate::transport::{Outgoing, Wire};
-use carom::window::{Account, Answered, RequestError, Requester, Snapshot};
+use carom::window::{Answered, Requester, Snapshot};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -104,7 +104,8 @@ impl Pool {
     /// Cancel safety: nothing has changed then, but the cache may have, which is as good then as before.
     ///
     /// # Errors
-    /// When the nodes do not agree, or on something that does not go on from the ledger that is known here.
+    /// When the nodes do not answer, do not agree, or do so on something that does not go on from the ledger that is known here;
+    /// and when the pool is closed.
     pub async fn refresh(&self) -> Result<u64, PoolError> {
         let _alone = self.shared.refreshing.lock().await;
         let ledger = self.ledger();
@@ -114,7 +115,7 @@ impl Pool {
             .requester
             .quorum(Outgoing::status(&ours), wanted, agreement_key)
             .await
-            .map_err(PoolError::NoAgreement)?;
+            .map_err(PoolError::of_question)?;
         // Those that agree are as many as wanted, and all have what was compared.
         let Some(Answered { node, answer }) = agreed.into_iter().next() else { return Ok(0) };
         let Some(agreed) = agreement_key(&answer) else { return Ok(0) };
@@ -163,14 +164,13 @@ impl Pool {
         };
         let others = self.nodes().into_iter().filter(|node| *node.alias != *giver);
         let others: Vec<Arc<str>> = others.map(|node| node.alias.as_str().into()).collect();
-        let failed = |source: RequestError<Message>, earlier: Vec<Account<Message>>| {
-            let accounts = earlier.into_iter().chain(source.accounts().iter().cloned()).collect();
-            PoolError::NoTransactions { start: wanted.start, end: wanted.end, accounts, source }
-        };
         match ask(vec![giver]).await {
             Ok(given) => Ok(given),
-            Err(error) if others.is_empty() => Err(failed(error, Vec::new())),
-            Err(error) => ask(others).await.map_err(|source| failed(source, error.accounts().to_vec())),
+            Err(error) if others.is_empty() => Err(PoolError::of_transactions(wanted, Vec::new(), error)),
+            Err(error) => {
+                let accounts = error.accounts().to_vec();
+                ask(others).await.map_err(|source| PoolError::of_transactions(wanted, accounts, source))
+            }
         }
     }
 

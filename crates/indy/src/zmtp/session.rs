@@ -153,7 +153,14 @@ impl Session {
                 }
                 State::Over => return Ok(None),
             };
-            let Some(frame) = frame::decode(bytes, limit)? else { return Ok(None) };
+            let frame = frame::decode(bytes, limit).map_err(|error| match (error, &self.state) {
+                // Of the message, which is what the limit was given for.
+                (ZmtpError::TooLarge { size, .. }, State::Open(_)) => {
+                    ZmtpError::TooLarge { size: size.saturating_sub(AROUND as u64), limit: self.limit }
+                }
+                (error, _) => error,
+            });
+            let Some(frame) = frame? else { return Ok(None) };
             if let Some(event) = self.heard(frame)? {
                 return Ok(Some(event));
             }
@@ -345,5 +352,16 @@ mod tests {
         let (mut client, _) = opened();
         assert_eq!(client.send(&[0; 1001]), Err(ZmtpError::TooLarge { size: 1001, limit: 1000 }));
         assert!(client.output.is_empty());
+    }
+
+    #[test]
+    fn what_is_too_long_is_told_by_the_size_of_the_message() {
+        let (mut client, mut server) = opened();
+        server.limit = 2000;
+        server.send(&[0; 1000]).unwrap();
+        assert_eq!(carry(&mut server, &mut client), [Event::Message(vec![0; 1000].into())]);
+        server.send(&[0; 1001]).unwrap();
+        let refused = client.handle(&mut server.output.split());
+        assert_eq!(refused, Err(ZmtpError::TooLarge { size: 1001, limit: 1000 }));
     }
 }
