@@ -169,14 +169,15 @@ impl Owed {
         }
     }
 
-    /// A bad message is a bad answer, if it is known to what.
+    /// A bad message is a bad answer to the one request that it can be an answer to. While a node owes more than one, also to
+    /// those who do not wait any more, nobody knows which it was: then it is passed over, and the timeouts decide.
     fn bad(&self, error: &MessageError) -> Incoming<Tag, Message> {
         match error {
-            MessageError::NotJson(_) => Incoming::Other,
+            MessageError::NotJson(_) | MessageError::NoMessage => only(self.tags.iter()),
             MessageError::Field { op, .. } | MessageError::Ledger { op, .. } => match op.as_str() {
                 "LEDGER_STATUS" | "CONSISTENCY_PROOF" => Incoming::Reply(Tag::Status, Message::Other),
                 "CATCHUP_REP" => self.bad_transactions(),
-                _ => Incoming::Other,
+                _ => only(self.tags.iter().filter(|tag| matches!(tag, Tag::Request(_)))),
             },
         }
     }
@@ -186,7 +187,7 @@ impl Owed {
     }
 }
 
-/// A bad answer to the one request that it can be an answer to; with many, nobody knows to which.
+/// A bad answer to the only one of these, if it is the only one.
 fn only<'tags>(mut owed: impl Iterator<Item = &'tags Tag>) -> Incoming<Tag, Message> {
     match (owed.next(), owed.next()) {
         (Some(tag), None) => Incoming::Reply(*tag, Message::Other),
@@ -239,5 +240,21 @@ mod tests {
         assert_eq!(asked(&[(5, 54)]).hear(none()), bad);
         assert_eq!(asked(&[(5, 54), (60, 70)]).hear(none()), Incoming::Other);
         assert_eq!(asked(&[]).hear(part(1..=2)), Incoming::Other);
+    }
+
+    #[test]
+    fn garbage_is_a_bad_answer_to_the_one_request_that_waits() {
+        let (mut owed, heard) = (Owed::default(), |text: &str| Message::parse(text.as_bytes()));
+        assert_eq!(owed.hear(heard("garbage")), Incoming::Other, "nobody waits");
+        for garbage in ["garbage", "[]", r#"{"op": "REPLY"}"#] {
+            owed.ask(&Outgoing::request(7, String::new()));
+            assert_eq!(owed.hear(heard("po")), Incoming::Other);
+            assert_eq!(owed.hear(heard(r#"{"op": "REQACK", "reqId": 7}"#)), Incoming::Ack(Tag::Request(7)));
+            assert_eq!(owed.hear(heard(garbage)), Incoming::Reply(Tag::Request(7), Message::Other), "{garbage}");
+            assert_eq!(owed.hear(heard(garbage)), Incoming::Other, "it has been answered");
+        }
+        owed.ask(&Outgoing::request(8, String::new()));
+        owed.ask(&Outgoing::request(9, String::new()));
+        assert_eq!(owed.hear(heard("garbage")), Incoming::Other, "one of two");
     }
 }

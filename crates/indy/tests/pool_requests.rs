@@ -139,11 +139,27 @@ async fn an_answer_of_200_kib_and_garbage_are_no_answers() {
         nodes.conduct(node, Conduct::Says(garbage.into()));
     }
     let error = soon(pool.submit(&write(2))).await.unwrap_err();
-    assert!(matches!(error, SubmitError::TimedOut(_)), "{error}");
+    assert!(matches!(error, SubmitError::NoConsensus(_)), "{error}");
+    let text = error.source().unwrap().to_string();
+    for (node, told) in ["silent for 1.5s", "invalid answer", "invalid answer", "silent for 1.5s"].iter().enumerate() {
+        assert!(text.contains(&format!("Node{}: {told}", node + 1)), "{text}");
+    }
     nodes.conduct_all(Conduct::Twice);
     for number in 3..9 {
         soon(pool.submit(&write(number))).await.expect("what comes twice counts once");
     }
+}
+
+#[tokio::test]
+async fn after_garbage_the_next_node_is_asked_without_waiting_for_a_timeout() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let opening = Pool::open(nodes.genesis()).single_reads(true).preferred(["Node1"]);
+    // The timeout is longer than anything here waits for.
+    let pool = soon(opening.ack_timeout(ms(60_000)).into_future()).await.unwrap();
+    nodes.conduct(0, Conduct::Says("garbage".into()));
+    let result = agreed(soon(pool.submit(&read(1, 2))).await.unwrap());
+    assert_eq!(result["data"]["txnMetadata"]["seqNo"], 2);
+    assert_eq!(requests(&nodes)[0], 1, "it was asked first");
 }
 
 #[tokio::test]
