@@ -180,6 +180,33 @@ async fn a_request_goes_as_the_text_that_it_is() {
 }
 
 #[tokio::test]
+async fn a_request_may_name_nodes_and_timeouts() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    let request = |value: &Value| Request::try_from(value).unwrap();
+    let some = request(&information(1)).nodes(["Node2", "Node4"]);
+    let Reply::Each(told) = soon(pool.send(&some)).await.unwrap() else { panic!("each for itself") };
+    assert_eq!(told.keys().collect::<Vec<_>>(), ["Node2", "Node4"]);
+    assert_eq!(requests(&nodes), [0, 1, 0, 1]);
+    for (names, problem) in [
+        (&["Node9"][..], "has no nodes named Node9"),
+        (&[], "names no nodes"),
+        (&["Node1"], "a quorum of 2 is out of reach"),
+    ] {
+        let error = soon(pool.send(&request(&write(2)).nodes(names.iter().copied()))).await.unwrap_err();
+        assert!(matches!(error, SubmitError::Request(_)), "{error}");
+        assert!(error.source().unwrap().to_string().contains(problem), "{:?}", error.source());
+    }
+    nodes.conduct_all(Conduct::AckOnly);
+    let hurried = request(&write(3)).ack_timeout(ms(1_000)).reply_timeout(ms(1_700));
+    let error = soon(pool.send(&hurried)).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("acknowledged, no answer for 1.7s"), "{:?}", error.source());
+    nodes.conduct_all(Conduct::Mute);
+    let error = soon(pool.send(&request(&write(4)).ack_timeout(ms(1_000)))).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("silent for 1s"), "{:?}", error.source());
+}
+
+#[tokio::test]
 async fn a_survey_has_what_each_node_says_of_its_ledger() {
     let nodes = indy::Pool::start(4).await.unwrap();
     let pool = opened(&nodes).await;
