@@ -141,9 +141,9 @@ impl From<RequestError<Message>> for SubmitError {
 /// The most that was heard of the nodes that were asked, but for refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Heard {
-    /// Nobody was asked, or all refused.
+    /// Nobody was asked, or all refused, or still had time.
     Nothing,
-    /// All connections failed.
+    /// Connections failed.
     NoConnection,
     /// Somebody had the time to answer, and did not.
     Silence,
@@ -155,9 +155,10 @@ impl Heard {
     fn of(error: &RequestError<Message>) -> Heard {
         let heard = error.accounts().iter().map(|account| match account.told {
             Told::Reply(_) | Told::Invalid(_) => Heard::Answers,
-            Told::NoAck { .. } | Told::NoReply { .. } | Told::Waiting => Heard::Silence,
+            Told::NoAck { .. } | Told::NoReply { .. } => Heard::Silence,
             Told::Closed(_) => Heard::NoConnection,
-            Told::Nack(_) | Told::NotAsked => Heard::Nothing,
+            // Who is still waited for when the rest settle it had not all of its time.
+            Told::Nack(_) | Told::Waiting | Told::NotAsked => Heard::Nothing,
         });
         heard.max().unwrap_or(Heard::Nothing)
     }
