@@ -41,7 +41,7 @@ async fn what_is_missing_is_fetched_in_steps_and_kept() {
 
 #[tokio::test]
 async fn one_of_four_may_lie_be_mute_or_be_gone() {
-    for conduct in [Conduct::Lying, Conduct::Mute, Conduct::Lacking, Conduct::Says("{}".into()), Conduct::Hangs] {
+    for conduct in [Conduct::Lying, Conduct::Mute, Conduct::Lacking, Conduct::Says("{}".into()), Conduct::Disconnects] {
         let nodes = indy::Pool::start(4).await.unwrap();
         nodes.grow(10);
         nodes.conduct(1, conduct.clone());

@@ -23,7 +23,7 @@ pub enum Conduct {
     /// Answers with this text, whatever it is asked.
     Says(String),
     /// Closes the socket instead of an answer.
-    Hangs,
+    Disconnects,
     /// Answers CATCHUP_REQ in parts of so many transactions.
     Splitting(usize),
     /// The same, but the first part comes this much later, and so does each after the one before.
