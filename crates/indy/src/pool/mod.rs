@@ -63,6 +63,10 @@ struct Shared {
 
 impl Pool {
     /// Opens the pool with this genesis: finds out how far its ledger goes, and fetches what is missing.
+    ///
+    /// Nothing happens before the [`Opening`] is awaited, inside a tokio runtime.
+    ///
+    /// Cancel safety: there is no pool then, its sockets close, and what was written to the cache by then is whole.
     pub fn open(genesis: impl Into<String>) -> Opening {
         Opening::new(genesis.into())
     }
@@ -181,9 +185,13 @@ impl Pool {
         if let Some(cache) = self.shared.cache.clone() {
             let kept = Arc::clone(&ledger);
             let written = tokio::task::spawn_blocking(move || cache.write(&kept)).await;
-            if let Ok(Err(error)) = written {
-                let source = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, source, "the ledger could not be kept");
+            match written {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => {
+                    let source = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(%error, source, "the ledger could not be kept");
+                }
+                Err(error) => tracing::warn!(%error, "the ledger could not be kept: who was to write it ended early"),
             }
         }
         let size = ledger.head().size;
