@@ -68,6 +68,9 @@ pub enum MessageError {
     /// Not JSON.
     #[error("not JSON")]
     NotJson(#[from] serde_json::Error),
+    /// JSON, but nothing that says what kind of message it is.
+    #[error("JSON, but no message")]
+    NoMessage,
     /// A message that lacks something, or has something else there.
     #[error("{op} without a good {field:?}")]
     Field {
@@ -95,8 +98,8 @@ impl Message {
         if text == b"po" {
             return Ok(Message::Other);
         }
-        let Value::Object(mut fields) = serde_json::from_slice(text)? else { return Ok(Message::Other) };
-        let Some(Value::String(op)) = fields.remove("op") else { return Ok(Message::Other) };
+        let Value::Object(mut fields) = serde_json::from_slice(text)? else { return Err(MessageError::NoMessage) };
+        let Some(Value::String(op)) = fields.remove("op") else { return Err(MessageError::NoMessage) };
         let mut reader = Reader { op: &op, fields };
         match op.as_str() {
             "REQACK" => Ok(Message::Ack { req_id: reader.req_id()? }),
@@ -227,7 +230,12 @@ mod tests {
     fn what_nobody_asked_for_is_no_error() {
         assert!(matches!(Message::parse(b"po"), Ok(Message::Other)));
         assert_eq!(parsed(json!({"op": "BATCH"})), Ok(Message::Other));
-        assert_eq!(parsed(json!([1])), Ok(Message::Other));
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        assert_eq!(parsed(json!([1])), Err("JSON, but no message".into()));
+        assert_eq!(parsed(json!({"op": 7})), Err("JSON, but no message".into()));
         assert!(matches!(Message::parse(b"pong?"), Err(MessageError::NotJson(_))));
         assert!(matches!(Message::parse("[".repeat(100_000).as_bytes()), Err(MessageError::NotJson(_))));
     }

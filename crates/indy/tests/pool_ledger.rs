@@ -41,7 +41,7 @@ async fn what_is_missing_is_fetched_in_steps_and_kept() {
 
 #[tokio::test]
 async fn one_of_four_may_lie_be_mute_or_be_gone() {
-    for conduct in [Conduct::Lying, Conduct::Mute, Conduct::Lacking, Conduct::Says("{}".into()), Conduct::Hangs] {
+    for conduct in [Conduct::Lying, Conduct::Mute, Conduct::Lacking, Conduct::Says("{}".into()), Conduct::Disconnects] {
         let nodes = indy::Pool::start(4).await.unwrap();
         nodes.grow(10);
         nodes.conduct(1, conduct.clone());
@@ -66,6 +66,49 @@ async fn answers_in_parts_and_answers_given_twice_are_taken() {
 }
 
 #[tokio::test]
+async fn parts_that_travel_apart_are_taken_from_the_only_node_there_is() {
+    for most in [5, 13] {
+        let nodes = indy::Pool::start(1).await.unwrap();
+        nodes.grow(60);
+        nodes.conduct_all(Conduct::SplittingSlowly(most, ms(20)));
+        let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
+        assert_eq!(pool.head().size, 61, "in parts of {most}");
+    }
+}
+
+#[tokio::test]
+async fn a_mute_node_is_not_asked_for_every_step_of_catching_up() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    nodes.grow(600);
+    nodes.conduct(1, Conduct::Mute);
+    let pool = soon(Pool::open(nodes.genesis()).preferred(["Node2"]).into_future()).await.unwrap();
+    assert_eq!(pool.head().size, 604);
+    let asked_of = |node: usize| nodes.heard(node).iter().filter(|asked| asked["op"] == "CATCHUP_REQ").count();
+    assert_eq!(asked_of(1), 0, "it did not say that it has them");
+    assert_eq!((0..4).map(asked_of).max(), Some(12), "one that gives is asked again");
+}
+
+#[tokio::test]
+async fn who_stops_giving_transactions_is_followed_by_one_who_goes_on() {
+    let nodes = Arc::new(indy::Pool::start(4).await.unwrap());
+    nodes.grow(300);
+    let asked_of =
+        |nodes: &indy::Pool, node: usize| nodes.heard(node).iter().filter(|asked| asked["op"] == "CATCHUP_REQ").count();
+    let watched = Arc::clone(&nodes);
+    let progress = move |at: u64, _: u64| {
+        if at == 104 {
+            let giver = (0..4).find(|node| asked_of(&watched, *node) > 0).unwrap();
+            watched.conduct(giver, Conduct::Mute);
+        }
+    };
+    let opening = Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).progress(progress);
+    assert_eq!(soon(opening.into_future()).await.unwrap().head().size, 304);
+    let mut counts: Vec<_> = (0..4).map(|node| asked_of(&nodes, node)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [0, 0, 3, 4], "two steps from the first, and a third in vain");
+}
+
+#[tokio::test]
 async fn nodes_that_do_not_agree_or_say_nothing_are_an_error_that_names_them() {
     let nodes = indy::Pool::start(4).await.unwrap();
     for node in 0..3 {
@@ -84,12 +127,33 @@ async fn nodes_that_do_not_agree_or_say_nothing_are_an_error_that_names_them() {
 }
 
 #[tokio::test]
+async fn why_a_ledger_is_not_up_to_date_is_told_apart() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = soon(Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).into_future()).await.unwrap();
+    nodes.conduct_all(Conduct::Mute);
+    let silent = soon(pool.refresh()).await.unwrap_err();
+    assert!(matches!(silent, PoolError::TimedOut(_)), "{silent}");
+    for node in 0..4 {
+        nodes.stop(node).await;
+    }
+    let refused = soon(pool.refresh()).await.unwrap_err();
+    assert!(matches!(refused, PoolError::Disconnected(_)), "{refused}");
+    pool.close();
+    let closed = soon(pool.refresh()).await.unwrap_err();
+    assert!(matches!(closed, PoolError::Closed), "{closed}");
+}
+
+#[tokio::test]
 async fn nodes_that_hide_what_they_agreed_on_are_told_by_range() {
     let nodes = indy::Pool::start(4).await.unwrap();
     nodes.grow(3);
     nodes.conduct_all(Conduct::Lacking);
     let error = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap_err();
     assert_eq!(error.to_string(), "nobody gave transactions 5 to 7");
+    let PoolError::NoTransactions { accounts, .. } = error else { panic!("{error}") };
+    let mut names: Vec<_> = accounts.iter().map(|account| &*account.node).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["Node1", "Node2", "Node3", "Node4"]);
 }
 
 #[tokio::test]

@@ -131,18 +131,35 @@ async fn an_answer_of_200_kib_and_garbage_are_no_answers() {
     let huge = json!({"op": "REPLY", "result": {"reqId": 1, "data": "x".repeat(200 * 1024)}}).to_string();
     nodes.conduct_all(Conduct::Says(huge));
     let error = soon(pool.submit(&read(1, 1))).await.unwrap_err();
-    assert!(error.source().unwrap().to_string().contains("131105 is the limit"), "{:?}", error.source());
+    assert!(matches!(error, SubmitError::Disconnected(_)), "{error}");
+    assert!(error.source().unwrap().to_string().contains("131072 is the limit"), "{:?}", error.source());
     for (node, garbage) in
         ["po", "[]", "{\"op\":\"REPLY\"}", "{\"op\":\"REQACK\",\"reqId\":77}"].into_iter().enumerate()
     {
         nodes.conduct(node, Conduct::Says(garbage.into()));
     }
     let error = soon(pool.submit(&write(2))).await.unwrap_err();
-    assert!(matches!(error, SubmitError::TimedOut(_)), "{error}");
+    assert!(matches!(error, SubmitError::NoConsensus(_)), "{error}");
+    let text = error.source().unwrap().to_string();
+    for (node, told) in ["silent for 1.5s", "invalid answer", "invalid answer", "silent for 1.5s"].iter().enumerate() {
+        assert!(text.contains(&format!("Node{}: {told}", node + 1)), "{text}");
+    }
     nodes.conduct_all(Conduct::Twice);
     for number in 3..9 {
         soon(pool.submit(&write(number))).await.expect("what comes twice counts once");
     }
+}
+
+#[tokio::test]
+async fn after_garbage_the_next_node_is_asked_without_waiting_for_a_timeout() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let opening = Pool::open(nodes.genesis()).single_reads(true).preferred(["Node1"]);
+    // The timeout is longer than anything here waits for.
+    let pool = soon(opening.ack_timeout(ms(60_000)).into_future()).await.unwrap();
+    nodes.conduct(0, Conduct::Says("garbage".into()));
+    let result = agreed(soon(pool.submit(&read(1, 2))).await.unwrap());
+    assert_eq!(result["data"]["txnMetadata"]["seqNo"], 2);
+    assert_eq!(requests(&nodes)[0], 1, "it was asked first");
 }
 
 #[tokio::test]
@@ -160,6 +177,33 @@ async fn a_request_goes_as_the_text_that_it_is() {
         let error = Request::parse(text).unwrap_err().to_string();
         assert!(error.starts_with("the request is malformed: ") && error.contains(problem), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_request_may_name_nodes_and_timeouts() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    let request = |value: &Value| Request::try_from(value).unwrap();
+    let some = request(&information(1)).nodes(["Node2", "Node4"]);
+    let Reply::Each(told) = soon(pool.send(&some)).await.unwrap() else { panic!("each for itself") };
+    assert_eq!(told.keys().collect::<Vec<_>>(), ["Node2", "Node4"]);
+    assert_eq!(requests(&nodes), [0, 1, 0, 1]);
+    for (names, problem) in [
+        (&["Node9"][..], "has no nodes named Node9"),
+        (&[], "names no nodes"),
+        (&["Node1"], "a quorum of 2 is out of reach"),
+    ] {
+        let error = soon(pool.send(&request(&write(2)).nodes(names.iter().copied()))).await.unwrap_err();
+        assert!(matches!(error, SubmitError::Request(_)), "{error}");
+        assert!(error.source().unwrap().to_string().contains(problem), "{:?}", error.source());
+    }
+    nodes.conduct_all(Conduct::AckOnly);
+    let hurried = request(&write(3)).ack_timeout(ms(1_000)).reply_timeout(ms(1_700));
+    let error = soon(pool.send(&hurried)).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("acknowledged, no answer for 1.7s"), "{:?}", error.source());
+    nodes.conduct_all(Conduct::Mute);
+    let error = soon(pool.send(&request(&write(4)).ack_timeout(ms(1_000)))).await.unwrap_err();
+    assert!(error.source().unwrap().to_string().contains("silent for 1s"), "{:?}", error.source());
 }
 
 #[tokio::test]
@@ -195,6 +239,7 @@ async fn a_node_that_restarts_its_listener_is_asked_again() {
     let (failed, ()) = soon(async { tokio::join!(asking, stopping) }).await;
     assert!(failed.unwrap_err().source().unwrap().to_string().contains("closed the connection"));
     let refused = soon(pool.submit(&write(2))).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::Disconnected(_)), "{refused}");
     assert!(refused.source().unwrap().to_string().contains("cannot connect to 127.0.0.1"), "{:?}", refused.source());
     nodes.conduct_all(Conduct::Honest);
     for node in 0..4 {

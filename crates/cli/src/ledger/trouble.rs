@@ -1,7 +1,7 @@
 //! Trouble with a pool, for people: what failed, and a line for each node that was asked.
 
 use crate::failure::{Failure, with_causes};
-use carom::window::{RequestError, Told};
+use carom::window::{Account, Told};
 use carom_indy::message::Message;
 use carom_indy::{PoolError, SubmitError};
 use std::error::Error;
@@ -10,7 +10,10 @@ use std::fmt::Write as _;
 /// A pool that could not be opened.
 pub(super) fn of_pool(error: PoolError) -> Failure {
     match &error {
-        PoolError::NoAgreement(source) | PoolError::NoTransactions { source, .. } => told(&error, source),
+        PoolError::NoAgreement(source) | PoolError::TimedOut(source) | PoolError::Disconnected(source) => {
+            told(&error, source.accounts())
+        }
+        PoolError::NoTransactions { accounts, .. } => told(&error, accounts),
         PoolError::Options(_) => Failure::Usage(with_causes(&error)),
         _ => Failure::Unavailable(printable(&with_causes(&error))),
     }
@@ -20,9 +23,10 @@ pub(super) fn of_pool(error: PoolError) -> Failure {
 pub(super) fn of_request(error: SubmitError) -> Failure {
     match &error {
         SubmitError::TimedOut(source)
+        | SubmitError::Disconnected(source)
         | SubmitError::NoConsensus(source)
         | SubmitError::Rejected { source, .. }
-        | SubmitError::Request(source) => told(&error, source),
+        | SubmitError::Request(source) => told(&error, source.accounts()),
         SubmitError::Malformed(_) => Failure::Input(error.to_string()),
         _ => Failure::Unavailable(printable(&with_causes(&error))),
     }
@@ -34,8 +38,7 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-fn told(error: &dyn Error, source: &RequestError<Message>) -> Failure {
-    let accounts = source.accounts();
+fn told(error: &dyn Error, accounts: &[Account<Message>]) -> Failure {
     if accounts.is_empty() {
         return Failure::Unavailable(printable(&with_causes(error)));
     }

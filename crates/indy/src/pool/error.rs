@@ -1,9 +1,9 @@
 //! Why a pool cannot be opened, brought up to date, or asked.
 
-use crate::catch_up::CatchUpError;
+use crate::catch_up::{CatchUpError, Wanted};
 use crate::genesis::GenesisError;
 use crate::message::Message;
-use carom::window::{BuildError, NodesError, RequestError, Told};
+use carom::window::{Account, BuildError, NodesError, RequestError, Told};
 
 /// Why a pool is not open, or not up to date.
 #[derive(Debug, thiserror::Error)]
@@ -15,9 +15,18 @@ pub enum PoolError {
     /// An option makes no sense.
     #[error(transparent)]
     Options(#[from] BuildError),
-    /// The nodes do not agree on a ledger, or say nothing.
+    /// The nodes do not agree on a ledger.
     #[error("the nodes do not agree on a ledger")]
     NoAgreement(#[source] RequestError<Message>),
+    /// No node said in time how far its ledger goes.
+    #[error("no node answered in time")]
+    TimedOut(#[source] RequestError<Message>),
+    /// There was no connection to any node, or none that lasted until an answer.
+    #[error("no node could be reached, or the connection broke")]
+    Disconnected(#[source] RequestError<Message>),
+    /// The pool is closed.
+    #[error("the pool is closed")]
+    Closed,
     /// What the nodes agree on is not what there is here.
     #[error("the ledger here is not that of the pool")]
     Conflict(#[from] CatchUpError),
@@ -28,7 +37,9 @@ pub enum PoolError {
         start: u64,
         /// The last.
         end: u64,
-        /// What the nodes said.
+        /// What every node said, in the order in which they were asked.
+        accounts: Vec<Account<Message>>,
+        /// How asking ended.
         #[source]
         source: RequestError<Message>,
     },
@@ -53,6 +64,9 @@ pub enum SubmitError {
     /// Nobody answered in time.
     #[error("no node answered in time")]
     TimedOut(#[source] RequestError<Message>),
+    /// There was no connection to any node, or none that lasted until an answer; one that is too long ends it too.
+    #[error("no node could be reached, or the connection broke")]
+    Disconnected(#[source] RequestError<Message>),
     /// Too few nodes gave the same answer.
     #[error("too few nodes gave the same answer")]
     NoConsensus(#[source] RequestError<Message>),
@@ -73,28 +87,79 @@ pub enum SubmitError {
     Request(#[source] RequestError<Message>),
 }
 
+impl PoolError {
+    /// Of a question that all nodes were asked.
+    pub(super) fn of_question(error: RequestError<Message>) -> PoolError {
+        match (&error, Heard::of(&error)) {
+            (RequestError::Closed { .. }, _) => PoolError::Closed,
+            (RequestError::TimedOut { .. }, _) | (_, Heard::Silence) => PoolError::TimedOut(error),
+            (_, Heard::NoConnection) => PoolError::Disconnected(error),
+            (_, Heard::Answers | Heard::Nothing) => PoolError::NoAgreement(error),
+        }
+    }
+
+    /// Of transactions that were asked of these nodes before the last attempt.
+    pub(super) fn of_transactions(
+        wanted: Wanted,
+        mut accounts: Vec<Account<Message>>,
+        source: RequestError<Message>,
+    ) -> PoolError {
+        if let RequestError::Closed { .. } = source {
+            return PoolError::Closed;
+        }
+        accounts.extend_from_slice(source.accounts());
+        PoolError::NoTransactions { start: wanted.start, end: wanted.end, accounts, source }
+    }
+}
+
 impl From<RequestError<Message>> for SubmitError {
     fn from(error: RequestError<Message>) -> SubmitError {
-        let said = |wanted: fn(&Told<Message>) -> bool| error.accounts().iter().any(|account| wanted(&account.told));
-        let answered = said(|told| matches!(told, Told::Reply(_) | Told::Invalid(_)));
         let refusal = error.accounts().iter().find_map(|account| match &account.told {
             Told::Nack(Message::Refusal { reason, .. }) => Some(reason.clone()),
             _ => None,
         });
-        match (&error, refusal) {
-            (RequestError::Closed { .. }, _) => SubmitError::Closed,
-            (RequestError::Refused { .. } | RequestError::NoAnswer { .. }, Some(reason)) if !answered => {
+        match (&error, Heard::of(&error), refusal) {
+            (RequestError::Closed { .. }, ..) => SubmitError::Closed,
+            (RequestError::TimedOut { .. }, ..) => SubmitError::TimedOut(error),
+            (RequestError::Refused { .. } | RequestError::NoAnswer { .. }, heard, Some(reason))
+                if heard != Heard::Answers =>
+            {
                 SubmitError::Rejected { reason, source: error }
             }
-            (RequestError::NoQuorum { .. } | RequestError::NoAnswer { .. }, refusal) => {
-                if answered || refusal.is_some() {
+            (RequestError::NoQuorum { .. } | RequestError::NoAnswer { .. }, heard, refusal) => match heard {
+                Heard::Silence if refusal.is_none() => SubmitError::TimedOut(error),
+                Heard::NoConnection if refusal.is_none() => SubmitError::Disconnected(error),
+                Heard::Answers | Heard::Silence | Heard::NoConnection | Heard::Nothing => {
                     SubmitError::NoConsensus(error)
-                } else {
-                    SubmitError::TimedOut(error)
                 }
-            }
-            (RequestError::TimedOut { .. }, _) => SubmitError::TimedOut(error),
+            },
             _ => SubmitError::Request(error),
         }
+    }
+}
+
+/// The most that was heard of the nodes that were asked, but for refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    /// Nobody was asked, or all refused, or still had time.
+    Nothing,
+    /// Connections failed.
+    NoConnection,
+    /// Somebody had the time to answer, and did not.
+    Silence,
+    /// Somebody answered, well or not.
+    Answers,
+}
+
+impl Heard {
+    fn of(error: &RequestError<Message>) -> Heard {
+        let heard = error.accounts().iter().map(|account| match account.told {
+            Told::Reply(_) | Told::Invalid(_) => Heard::Answers,
+            Told::NoAck { .. } | Told::NoReply { .. } => Heard::Silence,
+            Told::Closed(_) => Heard::NoConnection,
+            // Who is still waited for when the rest settle it had not all of its time.
+            Told::Nack(_) | Told::Waiting | Told::NotAsked => Heard::Nothing,
+        });
+        heard.max().unwrap_or(Heard::Nothing)
     }
 }

@@ -11,13 +11,13 @@ pub use opening::Opening;
 pub use request::Request;
 pub use submitting::Reply;
 
-use crate::catch_up::{CatchUp, Standing, agreement_key, judge, tolerated};
+use crate::catch_up::{CatchUp, Standing, Wanted, agreement_key, judge, tolerated};
 use crate::ledger::merkle::Head;
 use crate::ledger::{Cache, Ledger, Transaction};
-use crate::message::{Message, catch_up_request, status_request};
+use crate::message::Message;
 use crate::node::{Node, Place, validators};
-use crate::transport::{Outgoing, Tag, Wire};
-use carom::window::{Requester, Snapshot};
+use crate::transport::{Outgoing, Wire};
+use carom::window::{Answered, Requester, Snapshot};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,6 +63,10 @@ struct Shared {
 
 impl Pool {
     /// Opens the pool with this genesis: finds out how far its ledger goes, and fetches what is missing.
+    ///
+    /// Nothing happens before the [`Opening`] is awaited, inside a tokio runtime.
+    ///
+    /// Cancel safety: there is no pool then, its sockets close, and what was written to the cache by then is whole.
     pub fn open(genesis: impl Into<String>) -> Opening {
         Opening::new(genesis.into())
     }
@@ -104,43 +108,42 @@ impl Pool {
     /// Cancel safety: nothing has changed then, but the cache may have, which is as good then as before.
     ///
     /// # Errors
-    /// When the nodes do not agree, or on something that does not go on from the ledger that is known here.
+    /// When the nodes do not answer, do not agree, or do so on something that does not go on from the ledger that is known here;
+    /// and when the pool is closed.
     pub async fn refresh(&self) -> Result<u64, PoolError> {
         let _alone = self.shared.refreshing.lock().await;
         let ledger = self.ledger();
         let ours = ledger.head();
         let wanted = tolerated(self.nodes().len()) + 1;
-        let request = Outgoing { tag: Tag::Status, text: status_request(&ours) };
-        let agreed = self.requester.quorum(request, wanted, agreement_key).await.map_err(PoolError::NoAgreement)?;
+        let agreed = self
+            .requester
+            .quorum(Outgoing::status(&ours), wanted, agreement_key)
+            .await
+            .map_err(PoolError::of_question)?;
         // Those that agree are as many as wanted, and all have what was compared.
-        let Some(agreed) = agreed.first().and_then(|answered| agreement_key(&answered.answer)) else { return Ok(0) };
+        let Some(Answered { node, answer }) = agreed.into_iter().next() else { return Ok(0) };
+        let Some(agreed) = agreement_key(&answer) else { return Ok(0) };
         let target = match judge(&ours, &agreed)? {
             Standing::Same => return Ok(0),
             Standing::Behind(target) => target,
         };
-        let ledger = self.fetch((*ledger).clone(), target).await?;
+        let ledger = self.fetch((*ledger).clone(), target, node).await?;
         let new = target.size - ours.size;
         self.adopt(ledger).await?;
         Ok(new)
     }
 
-    async fn fetch(&self, ledger: Ledger, target: Head) -> Result<Ledger, PoolError> {
+    /// From one node as long as it gives what it is asked for, at first from one that is known to have it: whoever is silent
+    /// costs its timeout once, and not at every step.
+    async fn fetch(&self, ledger: Ledger, target: Head, mut giver: Arc<str>) -> Result<Ledger, PoolError> {
         let mut catch_up = Arc::new(CatchUp::new(ledger, target));
         while let Some(wanted) = catch_up.next() {
             if let Some(progress) = &self.shared.progress {
                 progress(wanted.start - 1, wanted.till);
             }
-            let text = catch_up_request(wanted.start, wanted.end, wanted.till);
-            let judging = Arc::clone(&catch_up);
-            let accepts =
-                move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
-            let answered = self.requester.any(Outgoing { tag: Tag::CatchUp(wanted.start), text }, accepts).await;
-            let answered = answered.map_err(|source| PoolError::NoTransactions {
-                start: wanted.start,
-                end: wanted.end,
-                source,
-            })?;
-            if let Message::Transactions(transactions) = answered.answer {
+            let given = self.given(&catch_up, wanted, giver).await?;
+            giver = given.node;
+            if let Message::Transactions(transactions) = given.answer {
                 Arc::make_mut(&mut catch_up).accept(&transactions)?;
             }
         }
@@ -150,6 +153,31 @@ impl Pool {
         Ok(Arc::unwrap_or_clone(catch_up).into_ledger())
     }
 
+    /// Transactions from this node, or else from any other.
+    async fn given(
+        &self,
+        catch_up: &Arc<CatchUp>,
+        wanted: Wanted,
+        giver: Arc<str>,
+    ) -> Result<Answered<Message>, PoolError> {
+        let ask = |names: Vec<Arc<str>>| {
+            let judging = Arc::clone(catch_up);
+            let accepts =
+                move |answer: &Message| matches!(answer, Message::Transactions(some) if judging.accepts(some));
+            self.requester.any(Outgoing::catch_up(wanted), accepts).nodes(names)
+        };
+        let others = self.nodes().into_iter().filter(|node| *node.alias != *giver);
+        let others: Vec<Arc<str>> = others.map(|node| node.alias.as_str().into()).collect();
+        match ask(vec![giver]).await {
+            Ok(given) => Ok(given),
+            Err(error) if others.is_empty() => Err(PoolError::of_transactions(wanted, Vec::new(), error)),
+            Err(error) => {
+                let accounts = error.accounts().to_vec();
+                ask(others).await.map_err(|source| PoolError::of_transactions(wanted, accounts, source))
+            }
+        }
+    }
+
     /// On disk first: what is used is kept.
     async fn adopt(&self, ledger: Ledger) -> Result<(), PoolError> {
         let nodes = nodes_of(&ledger);
@@ -157,9 +185,13 @@ impl Pool {
         if let Some(cache) = self.shared.cache.clone() {
             let kept = Arc::clone(&ledger);
             let written = tokio::task::spawn_blocking(move || cache.write(&kept)).await;
-            if let Ok(Err(error)) = written {
-                let source = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::warn!(%error, source, "the ledger could not be kept");
+            match written {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => {
+                    let source = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::warn!(%error, source, "the ledger could not be kept");
+                }
+                Err(error) => tracing::warn!(%error, "the ledger could not be kept: who was to write it ended early"),
             }
         }
         let size = ledger.head().size;

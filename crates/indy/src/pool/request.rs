@@ -4,15 +4,21 @@ use super::SubmitError;
 use super::kind::Kind;
 use crate::message::LONGEST_MESSAGE;
 use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A request that can be sent.
 ///
 /// ```
 /// use carom_indy::Request;
+/// use std::time::Duration;
 ///
 /// let text = r#"{"reqId": 7, "operation": {"type": "3", "ledgerId": 1, "data": 9}, "protocolVersion": 2}"#;
 /// assert_eq!(Request::parse(text)?.text(), text); // signed or not, it goes as it is
 /// assert!(Request::parse("{}").is_err());
+///
+/// let information = r#"{"reqId": 8, "operation": {"type": "119"}, "protocolVersion": 2}"#;
+/// let of_two = Request::parse(information)?.nodes(["Alpha", "Beta"]).ack_timeout(Duration::from_secs(3));
 /// # Ok::<(), carom_indy::SubmitError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +26,9 @@ pub struct Request {
     req_id: u64,
     kind: Kind,
     text: String,
+    pub(super) nodes: Option<Vec<Arc<str>>>,
+    pub(super) ack_timeout: Option<Duration>,
+    pub(super) reply_timeout: Option<Duration>,
 }
 
 impl Request {
@@ -31,6 +40,27 @@ impl Request {
         let text = text.into();
         let value = serde_json::from_str(&text).map_err(|error| malformed(format!("not JSON: {error}")))?;
         Request::new(&value, text)
+    }
+
+    /// Only these nodes are asked, by alias. As many have to agree as without. Default: all there are. Unknown names, none, and
+    /// fewer than have to agree are an error of [`send`](super::Pool::send).
+    pub fn nodes(mut self, aliases: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Request {
+        self.nodes = Some(aliases.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// How long a node may take to say anything to this request. Default: that of the
+    /// [pool](super::Opening::ack_timeout).
+    pub fn ack_timeout(mut self, timeout: Duration) -> Request {
+        self.ack_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a node that has acknowledged this request may take to answer it. Default: that of the
+    /// [pool](super::Opening::reply_timeout).
+    pub fn reply_timeout(mut self, timeout: Duration) -> Request {
+        self.reply_timeout = Some(timeout);
+        self
     }
 
     /// The number that answers have.
@@ -53,7 +83,7 @@ impl Request {
         if text.len() > LONGEST_MESSAGE {
             return Err(malformed(format!("{} bytes, and {LONGEST_MESSAGE} is the limit", text.len())));
         }
-        Ok(Request { req_id, kind, text })
+        Ok(Request { req_id, kind, text, nodes: None, ack_timeout: None, reply_timeout: None })
     }
 }
 

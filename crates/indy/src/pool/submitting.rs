@@ -4,9 +4,9 @@ use super::kind::Kind;
 use super::{Pool, Request, SubmitError};
 use crate::catch_up::{agreement_key, tolerated};
 use crate::ledger::merkle::Head;
-use crate::message::{Message, status_request};
-use crate::transport::{Outgoing, Tag};
-use carom::window::{Account, Answered, Told};
+use crate::message::Message;
+use crate::transport::{Outgoing, Wire};
+use carom::window::{Account, Answered, Asking, Told};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -25,6 +25,9 @@ impl Pool {
     /// Of reads, two nodes more than may lie are asked, and one more has to give the same answer; of writes, all are asked;
     /// GET_VALIDATOR_INFO and POOL_RESTART are for each node to answer. Which it is, the type of its operation says.
     ///
+    /// A node that acknowledges a request has the `reply_timeout` to answer, of all kinds of requests: who asks each node may wait
+    /// that long for one that only acknowledges.
+    ///
     /// Cancel safety: the request is forgotten, but nodes that have it may carry it out.
     ///
     /// # Errors
@@ -33,7 +36,7 @@ impl Pool {
         self.send(&request.try_into()?).await
     }
 
-    /// The same for a request that is known to be one, whose text goes as it is.
+    /// The same for a request that is known to be one, whose text goes as it is, and that may name nodes and timeouts.
     ///
     /// Cancel safety: as for [`submit`](Self::submit).
     ///
@@ -41,18 +44,25 @@ impl Pool {
     /// When there is no such answer.
     pub async fn send(&self, request: &Request) -> Result<Reply, SubmitError> {
         let lying = tolerated(self.nodes().len());
-        let outgoing = Outgoing { tag: Tag::Request(request.req_id()), text: request.text().to_owned() };
+        let outgoing = Outgoing::request(request.req_id(), request.text().to_owned());
         match request.kind() {
             Kind::Read if self.shared.single_reads => {
-                let answered = self.requester.any(outgoing, |answer| matches!(answer, Message::Reply { .. })).await?;
+                let asking = self.requester.any(outgoing, |answer| matches!(answer, Message::Reply { .. }));
+                let answered = as_wanted(asking, request).await?;
                 Ok(Reply::Agreed(result(answered.answer)))
             }
             Kind::Read => {
                 let asking = self.requester.quorum(outgoing, lying + 1, compared).at_once(lying + 2);
-                Ok(agreed(asking.await?))
+                Ok(agreed(as_wanted(asking, request).await?))
             }
-            Kind::Write => Ok(agreed(self.requester.quorum(outgoing, lying + 1, compared).await?)),
-            Kind::Each => Ok(Reply::Each(self.requester.all(outgoing).await?.into_iter().map(each).collect())),
+            Kind::Write => {
+                let asking = self.requester.quorum(outgoing, lying + 1, compared);
+                Ok(agreed(as_wanted(asking, request).await?))
+            }
+            Kind::Each => {
+                let told = as_wanted(self.requester.all(outgoing), request).await?;
+                Ok(Reply::Each(told.into_iter().map(each).collect()))
+            }
         }
     }
 
@@ -64,8 +74,7 @@ impl Pool {
     /// # Errors
     /// When the pool is closed.
     pub async fn survey(&self) -> Result<BTreeMap<String, Result<Head, String>>, SubmitError> {
-        let request = Outgoing { tag: Tag::Status, text: status_request(&self.head()) };
-        let accounts = self.requester.all(request).await?;
+        let accounts = self.requester.all(Outgoing::status(&self.head())).await?;
         let head = |account: Account<Message>| {
             let told = match &account.told {
                 Told::Reply(answer) => agreement_key(answer).map(|proof| proof.new).ok_or("invalid answer".to_owned()),
@@ -75,6 +84,20 @@ impl Pool {
         };
         Ok(accounts.into_iter().map(head).collect())
     }
+}
+
+/// With the nodes and timeouts that the request names.
+fn as_wanted<'pool, O>(mut asking: Asking<'pool, Wire, O>, request: &Request) -> Asking<'pool, Wire, O> {
+    if let Some(nodes) = &request.nodes {
+        asking = asking.nodes(nodes.iter().cloned());
+    }
+    if let Some(timeout) = request.ack_timeout {
+        asking = asking.ack_timeout(timeout);
+    }
+    if let Some(timeout) = request.reply_timeout {
+        asking = asking.reply_timeout(timeout);
+    }
+    asking
 }
 
 /// What answers are compared by: all but the proofs and signatures that every node makes for itself.

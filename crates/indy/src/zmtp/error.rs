@@ -32,6 +32,12 @@ pub enum ZmtpError {
         /// What is allowed.
         limit: usize,
     },
+    /// What came in the handshake is no command, or a part of one.
+    #[error("a frame that is no command came when {due} was due")]
+    NoCommand {
+        /// The command that was due.
+        due: &'static str,
+    },
     /// The handshake has another order.
     #[error("something else came when {due} was due")]
     Unexpected {

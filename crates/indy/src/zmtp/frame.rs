@@ -3,13 +3,15 @@
 use super::error::ZmtpError;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+const MORE: u8 = 0b001;
 const LONG: u8 = 0b010;
 const COMMAND: u8 = 0b100;
 const RESERVED: u8 = 0b1111_1000;
 
-/// A frame. What CURVE sends has the flags that matter inside, encrypted; so of these only the one of a command is kept.
+/// A frame. In the channel the flags that matter are inside, encrypted; outside they matter in the handshake alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
+    /// It is a command, and a whole one: not a message, nor a part of anything.
     pub(crate) command: bool,
     pub(crate) body: Bytes,
 }
@@ -51,7 +53,7 @@ pub(crate) fn decode(bytes: &mut BytesMut, limit: usize) -> Result<Option<Frame>
         return Ok(None);
     }
     bytes.advance(head);
-    Ok(Some(Frame { command: flags & COMMAND != 0, body: bytes.split_to(size).freeze() }))
+    Ok(Some(Frame { command: flags & (COMMAND | MORE) == COMMAND, body: bytes.split_to(size).freeze() }))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use curve25519_dalek::edwards::CompressedEdwardsY;
 use sha2::{Digest, Sha512};
 use std::fmt;
 use std::io;
+use zeroize::Zeroizing;
 
 /// A public key of CURVE.
 pub type CurveKey = [u8; 32];
@@ -24,20 +25,23 @@ impl KeyPair {
     /// # Errors
     /// When the system has no randomness to give.
     pub fn random() -> io::Result<KeyPair> {
-        Ok(KeyPair::from_secret(random_bytes()?))
+        let mut secret = Zeroizing::new([0; 32]);
+        fill(secret.as_mut())?;
+        Ok(KeyPair::from_secret(&secret))
     }
 
     /// The pair that belongs to the Ed25519 keys made of this seed, as an Indy node has them.
     pub fn from_ed25519_seed(seed: &[u8; 32]) -> KeyPair {
-        let digest = Sha512::digest(seed);
-        let mut secret = [0; 32];
+        let digest: Zeroizing<[u8; 64]> = Zeroizing::new(Sha512::digest(seed).into());
+        let mut secret = Zeroizing::new([0; 32]);
         secret.copy_from_slice(&digest[..32]);
         // The bits that Ed25519 sets and clears are those of X25519, which does so itself.
-        KeyPair::from_secret(secret)
+        KeyPair::from_secret(&secret)
     }
 
-    fn from_secret(bytes: [u8; 32]) -> KeyPair {
-        let secret = SecretKey::from(bytes);
+    /// The bytes are wiped by who made them, when they are dropped.
+    fn from_secret(bytes: &Zeroizing<[u8; 32]>) -> KeyPair {
+        let secret = SecretKey::from(**bytes);
         let public = secret.public_key();
         KeyPair { secret, public }
     }
@@ -64,8 +68,12 @@ pub fn curve_key(verkey: &[u8; 32]) -> Option<CurveKey> {
 
 pub(super) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    OsRng.try_fill_bytes(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    fill(&mut bytes)?;
     Ok(bytes)
+}
+
+fn fill(bytes: &mut [u8]) -> io::Result<()> {
+    OsRng.try_fill_bytes(bytes).map_err(|error| io::Error::other(error.to_string()))
 }
 
 #[cfg(test)]

@@ -153,7 +153,14 @@ impl Session {
                 }
                 State::Over => return Ok(None),
             };
-            let Some(frame) = frame::decode(bytes, limit)? else { return Ok(None) };
+            let frame = frame::decode(bytes, limit).map_err(|error| match (error, &self.state) {
+                // Of the message, which is what the limit was given for.
+                (ZmtpError::TooLarge { size, .. }, State::Open(_)) => {
+                    ZmtpError::TooLarge { size: size.saturating_sub(AROUND as u64), limit: self.limit }
+                }
+                (error, _) => error,
+            });
+            let Some(frame) = frame? else { return Ok(None) };
             if let Some(event) = self.heard(frame)? {
                 return Ok(Some(event));
             }
@@ -175,6 +182,9 @@ impl Session {
     }
 
     fn heard(&mut self, frame: Frame) -> Result<Option<Event>, ZmtpError> {
+        if let (Some(due), false) = (self.due(), frame.command) {
+            return Err(ZmtpError::NoCommand { due });
+        }
         match mem::replace(&mut self.state, State::Over) {
             State::Welcoming(client) => {
                 let counter = self.count();
@@ -345,5 +355,32 @@ mod tests {
         let (mut client, _) = opened();
         assert_eq!(client.send(&[0; 1001]), Err(ZmtpError::TooLarge { size: 1001, limit: 1000 }));
         assert!(client.output.is_empty());
+    }
+
+    #[test]
+    fn the_handshake_takes_commands_only_in_frames_of_commands() {
+        for (flags, taken) in [(0b100, true), (0b000, false), (0b001, false), (0b101, false)] {
+            let keys = KeyPair::random().unwrap();
+            let (own, fresh) = (KeyPair::random().unwrap(), || Fresh::random().unwrap());
+            let mut client = Session::client(keys.public(), own, Bytes::new(), fresh(), 1000);
+            let mut server = Session::server(keys, fresh(), 1000);
+            carry(&mut client, &mut server);
+            carry(&mut server, &mut client);
+            let mut hello = client.output.split();
+            hello[0] = flags;
+            let wanted = if taken { Ok(None) } else { Err(ZmtpError::NoCommand { due: "HELLO" }) };
+            assert_eq!(server.handle(&mut hello), wanted, "flags {flags:#05b}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_told_by_the_size_of_the_message() {
+        let (mut client, mut server) = opened();
+        server.limit = 2000;
+        server.send(&[0; 1000]).unwrap();
+        assert_eq!(carry(&mut server, &mut client), [Event::Message(vec![0; 1000].into())]);
+        server.send(&[0; 1001]).unwrap();
+        let refused = client.handle(&mut server.output.split());
+        assert_eq!(refused, Err(ZmtpError::TooLarge { size: 1001, limit: 1000 }));
     }
 }

@@ -43,27 +43,27 @@ impl World {
         let reply = |result: Value| json!({"op": "REPLY", "result": result});
         match kind {
             "3" => {
-                let data = self.nodes[node].transaction_at(operation);
+                let found = self.nodes[node].transaction_at(operation);
                 let seq_no = operation["data"].clone();
                 vec![reply(
-                    json!({"identifier": asked_by, "reqId": req_id, "type": "3", "seqNo": seq_no, "data": data}),
+                    json!({"identifier": asked_by, "reqId": req_id, "type": "3", "seqNo": seq_no, "data": found}),
                 )]
             }
             "1" => {
                 let count = self.written.len();
                 let result = self.written.entry((asked_by.to_string(), req_id)).or_insert_with(|| {
-                    let mut data = operation.clone();
-                    data.as_object_mut().map(|data| data.remove("type"));
+                    let mut written = operation.clone();
+                    written.as_object_mut().map(|written| written.remove("type"));
                     json!({
-                        "txn": {"type": "1", "data": data, "metadata": {"from": asked_by, "reqId": req_id}},
+                        "txn": {"type": "1", "data": written, "metadata": {"from": asked_by, "reqId": req_id}},
                         "txnMetadata": {"seqNo": count + 1}, "ver": "1",
                     })
                 });
                 vec![acknowledged, reply(result.clone())]
             }
             "119" => {
-                let data = json!({"alias": self.nodes[node].alias});
-                let result = json!({"identifier": asked_by, "reqId": req_id, "type": "119", "data": data});
+                let about = json!({"alias": self.nodes[node].alias});
+                let result = json!({"identifier": asked_by, "reqId": req_id, "type": "119", "data": about});
                 vec![acknowledged, reply(result)]
             }
             kind => vec![say(asked, "REQNACK", json!({"reason": format!("invalid type: {kind}")}))],
@@ -106,7 +106,7 @@ impl Node {
             return Vec::new();
         }
         let most = match self.conduct {
-            Conduct::Splitting(most) => most.max(1),
+            Conduct::Splitting(most) | Conduct::SplittingSlowly(most, _) => most.max(1),
             _ => end,
         };
         let (mut parts, mut rest) = (Vec::new(), vec![(start, end)]);
@@ -163,6 +163,10 @@ impl Conduct {
                 .into_iter()
                 .map(|answer| Out::Say(if is_ack(&answer) { now } else { *delay }, answer.to_string()))
                 .collect(),
+            Conduct::SplittingSlowly(_, gap) => {
+                let gaps = (1..).map(|parts: u32| *gap * parts);
+                gaps.zip(honest).map(|(delay, part)| Out::Say(delay, part.to_string())).collect()
+            }
             Conduct::Nack(reason) if is_request => {
                 texts(vec![say(asked, "REQNACK", json!({"reason": reason}))]).collect()
             }
@@ -171,7 +175,7 @@ impl Conduct {
             }
             Conduct::AckOnly | Conduct::Nack(_) | Conduct::Reject(_) => texts(honest).collect(),
             Conduct::Says(text) => vec![Out::Say(now, text.clone())],
-            Conduct::Hangs => vec![Out::Close],
+            Conduct::Disconnects => vec![Out::Close],
             Conduct::Twice => honest.iter().chain(&honest).map(|answer| Out::Say(now, answer.to_string())).collect(),
         }
     }

@@ -23,9 +23,11 @@ pub enum Conduct {
     /// Answers with this text, whatever it is asked.
     Says(String),
     /// Closes the socket instead of an answer.
-    Hangs,
+    Disconnects,
     /// Answers CATCHUP_REQ in parts of so many transactions.
     Splitting(usize),
+    /// The same, but the first part comes this much later, and so does each after the one before.
+    SplittingSlowly(usize, Duration),
     /// Leaves the last transaction out of its answers to CATCHUP_REQ.
     Lacking,
     /// Answers everything twice.

@@ -59,13 +59,13 @@ impl World {
 
     /// A transaction about a node that says what is known already.
     pub(super) fn retold(&self, node: usize, number: usize) -> Value {
-        let data = json!({"alias": self.nodes[node].alias});
-        self.nodes[node].transaction(data, &format!("retold {number} after {}", self.nodes[node].ledger.len()))
+        let told = json!({"alias": self.nodes[node].alias});
+        self.nodes[node].transaction(told, &format!("retold {number} after {}", self.nodes[node].ledger.len()))
     }
 
     pub(super) fn removal(&self, node: usize) -> Value {
-        let data = json!({"alias": self.nodes[node].alias, "services": []});
-        self.nodes[node].transaction(data, &format!("removal after {}", self.nodes[node].ledger.len()))
+        let told = json!({"alias": self.nodes[node].alias, "services": []});
+        self.nodes[node].transaction(told, &format!("removal after {}", self.nodes[node].ledger.len()))
     }
 
     /// A socket came: its number, and what resolves when it is to go.
@@ -127,21 +127,21 @@ impl Node {
 
     fn birth(&self, number: usize) -> Value {
         let (ip, port) = (self.address.ip().to_string(), self.address.port());
-        let data = json!({
+        let told = json!({
             "alias": self.alias, "client_ip": ip, "client_port": port, "node_ip": ip, "node_port": port,
             "services": ["VALIDATOR"],
         });
-        let mut transaction = self.transaction(data, &format!("birth of {}", self.alias));
+        let mut transaction = self.transaction(told, &format!("birth of {}", self.alias));
         transaction["txnMetadata"]["seqNo"] = number.into();
         transaction
     }
 
-    fn transaction(&self, data: Value, id: &str) -> Value {
+    fn transaction(&self, told: Value, id: &str) -> Value {
         let id: String = Sha256::digest(id).iter().map(|byte| format!("{byte:02x}")).collect();
         json!({
             "reqSignature": {},
             "txn": {
-                "data": {"data": data, "dest": self.verkey},
+                "data": {"data": told, "dest": self.verkey},
                 "metadata": {"from": "Th7MpTaRZVRYnPiabds81Y"},
                 "type": "0",
             },
