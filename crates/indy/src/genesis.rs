@@ -1,7 +1,8 @@
 //! The genesis: the first transactions of a pool's ledger, one JSON text a line, which is what one knows of a pool before asking.
 
+use crate::json;
 use crate::ledger::{Ledger, Transaction};
-use crate::node::{Node, Place, Problem, Skipped, validators};
+use crate::node::{Node, Place, Problem, Skipped, about_node, validators};
 
 /// Why a text is not the genesis of a pool.
 #[derive(Debug, thiserror::Error)]
@@ -52,10 +53,7 @@ impl Genesis {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let place = Place::Line(number + 1);
-            let transaction = serde_json::from_str(line)
-                .map_err(Problem::NotJson)
-                .and_then(|value| Transaction::new(value).map_err(Problem::NotTransaction));
-            match transaction {
+            match transaction(line) {
                 Ok(transaction) => {
                     transactions.push(transaction);
                     places.push(place);
@@ -95,6 +93,13 @@ impl Genesis {
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
+}
+
+/// A line that is JSON and no transaction was never in a ledger: it is no better than one that is not JSON.
+fn transaction(line: &str) -> Result<Transaction, Problem> {
+    let value = json::read(line.as_bytes()).map_err(Problem::NotJson)?;
+    about_node(&value)?;
+    Transaction::new(value).map_err(Problem::NotTransaction)
 }
 
 #[cfg(test)]
@@ -155,10 +160,24 @@ mod tests {
     }
 
     #[test]
+    fn a_long_key_takes_no_longer_and_is_not_shown_in_full() {
+        let found = problem(&line(&"z".repeat(1 << 20), told("a", json!(1))));
+        let shown = format!("\"{}... (1048576 bytes)\" is not 32 bytes in base58", "z".repeat(64));
+        assert!(found.ends_with(&shown), "{found}");
+        let found = problem(&line(KEYS[0], told(&"a".repeat(1 << 20), json!("b".repeat(1 << 20)))));
+        assert!(found.len() < 400, "{found}");
+    }
+
+    #[test]
     fn with_a_line_left_out_the_ledger_begins_empty() {
         let good = line(KEYS[0], told("a", json!(1)));
         assert_eq!(Genesis::parse(&good).unwrap().ledger().head().size, 1);
-        assert_eq!(Genesis::parse(&format!("{good}\n{{")).unwrap().ledger().head().size, 0);
+        for left_out in
+            ["{", "{}", "42", "null", "\"x\"", "[]", r#"{"txn":{}}"#, r#"{"txn":{"type":"0"}}"#, "// x", "-0"]
+        {
+            let genesis = Genesis::parse(&format!("{good}\n{left_out}")).unwrap();
+            assert_eq!((genesis.ledger().head().size, genesis.skipped().len()), (0, 1), "{left_out}");
+        }
         // A bad node is a transaction all the same.
         let bad = line("x", told("b", json!(1)));
         assert_eq!(Genesis::parse(&format!("{good}\n{bad}")).unwrap().ledger().head().size, 2);
