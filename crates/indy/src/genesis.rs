@@ -1,8 +1,11 @@
 //! The genesis: the first transactions of a pool's ledger, one JSON text a line, which is what one knows of a pool before asking.
 
 use crate::json;
-use crate::ledger::{Ledger, Transaction};
+use crate::ledger::merkle::Hash;
+use crate::ledger::{Cache, Ledger, Transaction};
 use crate::node::{Node, Place, Problem, Skipped, about_node, validators};
+use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// Why a text is not the genesis of a pool.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +41,8 @@ pub struct Genesis {
     ledger: Ledger,
     nodes: Vec<Node>,
     skipped: Vec<Skipped>,
-    whole: bool,
+    /// The hash of the text, if there were lines that are no transactions.
+    lacking: Option<Hash>,
 }
 
 impl Genesis {
@@ -75,13 +79,27 @@ impl Genesis {
         if nodes.is_empty() {
             return Err(GenesisError::NoNodes { skipped });
         }
-        Ok(Genesis { ledger, nodes, skipped, whole })
+        let lacking = (!whole).then(|| Sha256::digest(text).into());
+        Ok(Genesis { ledger, nodes, skipped, lacking })
+    }
+
+    /// Whether every line is a transaction.
+    pub fn is_whole(&self) -> bool {
+        self.lacking.is_none()
     }
 
     /// The ledger to begin with. With lines left out nobody knows what its beginning was, and it is empty: then all of it is asked of
     /// the nodes.
     pub fn ledger(&self) -> Ledger {
-        if self.whole { self.ledger.clone() } else { Ledger::default() }
+        if self.is_whole() { self.ledger.clone() } else { Ledger::default() }
+    }
+
+    /// The file in this folder for the ledger that begins so. With lines left out it is known by the text, to the letter.
+    pub fn cache(&self, folder: impl AsRef<Path>) -> Cache {
+        match self.lacking {
+            None => Cache::new(folder, self.ledger.head()),
+            Some(text) => Cache::without_beginning(folder, text),
+        }
     }
 
     /// The validators.
