@@ -3,6 +3,7 @@
 //! ```text
 //! own ledger --status_request--> all nodes --agreement of f + 1 on agreement_key--> judge
 //!   judge: Same                      done
+//!          Ahead(theirs)             done: who answered has not all of it yet
 //!          Behind(target)            CatchUp: next -> request -> accept, until done
 //!          error                     the pool has another ledger: the cache is not its own, or the genesis is not
 //! ```
@@ -38,6 +39,8 @@ pub fn agreement_key(answer: &Message) -> Option<Proof> {
 pub enum Standing {
     /// It is the same.
     Same,
+    /// It begins with this one: those who agreed lag behind what we were shown before.
+    Ahead(Head),
     /// It is the beginning of this one.
     Behind(Head),
 }
@@ -45,7 +48,7 @@ pub enum Standing {
 /// Why a ledger cannot be brought to where the pool's is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatchUpError {
-    /// The pool has another ledger, or a shorter one.
+    /// The pool has another ledger.
     #[error("the pool has another ledger: {theirs}, and here are {ours}")]
     Conflict {
         /// What we have.
@@ -94,20 +97,23 @@ pub enum CatchUpError {
 /// Compares our ledger with what the nodes agree on.
 ///
 /// # Errors
-/// When it is not the same, nor the beginning of theirs.
-pub fn judge(ours: &Head, agreed: &Proof) -> Result<Standing, CatchUpError> {
-    if agreed.new == *ours {
+/// When one is not the beginning of the other.
+pub fn judge(ledger: &Ledger, agreed: &Proof) -> Result<Standing, CatchUpError> {
+    let (ours, theirs) = (ledger.head(), agreed.new);
+    if theirs == ours {
         return Ok(Standing::Same);
     }
-    if agreed.new.size <= ours.size {
-        return Err(CatchUpError::Conflict { ours: *ours, theirs: agreed.new });
+    if theirs.size <= ours.size {
+        let then = ledger.head_at(theirs.size as usize);
+        // Of an empty ledger nodes have their own ideas of the root.
+        let begins = theirs.size == 0 || then == Some(theirs);
+        return if begins { Ok(Standing::Ahead(theirs)) } else { Err(CatchUpError::Conflict { ours, theirs }) };
     }
-    // Of an empty ledger nodes have their own ideas of the root.
-    if agreed.old != *ours && ours.size != 0 {
-        return Err(CatchUpError::NotAsked { ours: *ours, asked: agreed.old });
+    if agreed.old != ours && ours.size != 0 {
+        return Err(CatchUpError::NotAsked { ours, asked: agreed.old });
     }
-    verify(ours, &agreed.new, &agreed.hashes)?;
-    Ok(Standing::Behind(agreed.new))
+    verify(&ours, &theirs, &agreed.hashes)?;
+    Ok(Standing::Behind(theirs))
 }
 
 /// A ledger on its way to a target. Whatever it accepts is shown to lead there.
@@ -178,8 +184,8 @@ impl CatchUp {
             if *number != wanted {
                 return Err(CatchUpError::Gap { wanted, found: *number });
             }
-            let transaction = Transaction::new(value.clone())
-                .map_err(|source| CatchUpError::Unpackable { number: wanted, source })?;
+            let transaction =
+                Transaction::new(value).map_err(|source| CatchUpError::Unpackable { number: wanted, source })?;
             tree.append(crate::ledger::merkle::leaf_hash(transaction.packed()));
             checked.push(transaction);
         }
@@ -219,14 +225,18 @@ mod tests {
     #[test]
     fn a_ledger_is_judged_by_what_is_shown() {
         let head = |size| ledger(size).head();
-        assert_eq!(judge(&head(4), &agreed(4, 4)), Ok(Standing::Same));
-        assert_eq!(judge(&head(4), &agreed(4, 9)), Ok(Standing::Behind(head(9))));
-        assert_eq!(judge(&head(0), &agreed(0, 9)), Ok(Standing::Behind(head(9))));
-        assert!(matches!(judge(&head(9), &agreed(4, 4)), Err(CatchUpError::Conflict { .. })), "it was longer once");
-        assert!(matches!(judge(&head(5), &agreed(4, 9)), Err(CatchUpError::NotAsked { .. })));
-        let other = Head { size: 4, root: [1; 32] };
+        assert_eq!(judge(&ledger(4), &agreed(4, 4)), Ok(Standing::Same));
+        assert_eq!(judge(&ledger(4), &agreed(4, 9)), Ok(Standing::Behind(head(9))));
+        assert_eq!(judge(&ledger(0), &agreed(0, 9)), Ok(Standing::Behind(head(9))));
+        assert_eq!(judge(&ledger(9), &agreed(4, 4)), Ok(Standing::Ahead(head(4))), "what was shown once stays");
+        assert!(matches!(judge(&ledger(5), &agreed(4, 9)), Err(CatchUpError::NotAsked { .. })));
+        let mut other = ledger(3);
+        other.append(Transaction::new(json!({"txn": "another"})).unwrap());
         assert!(matches!(judge(&other, &agreed(4, 4)), Err(CatchUpError::Conflict { .. })));
-        let forged = Proof { old: other, ..agreed(4, 9) };
+        other.append(Transaction::new(json!({"txn": "another"})).unwrap());
+        assert!(matches!(judge(&other, &agreed(4, 4)), Err(CatchUpError::Conflict { .. })), "a shorter one, too");
+        assert_eq!(judge(&other, &agreed(3, 3)), Ok(Standing::Ahead(head(3))));
+        let forged = Proof { old: other.head(), ..agreed(4, 9) };
         assert!(matches!(judge(&other, &forged), Err(CatchUpError::Proof(_))));
     }
 

@@ -1,7 +1,11 @@
 //! The genesis: the first transactions of a pool's ledger, one JSON text a line, which is what one knows of a pool before asking.
 
-use crate::ledger::{Ledger, Transaction};
-use crate::node::{Node, Place, Problem, Skipped, validators};
+use crate::json;
+use crate::ledger::merkle::Hash;
+use crate::ledger::{Cache, Ledger, Transaction};
+use crate::node::{Node, Place, Problem, Skipped, about_node, validators};
+use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// Why a text is not the genesis of a pool.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +41,8 @@ pub struct Genesis {
     ledger: Ledger,
     nodes: Vec<Node>,
     skipped: Vec<Skipped>,
-    whole: bool,
+    /// The hash of the text, if there were lines that are no transactions.
+    lacking: Option<Hash>,
 }
 
 impl Genesis {
@@ -52,10 +57,7 @@ impl Genesis {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let place = Place::Line(number + 1);
-            let transaction = serde_json::from_str(line)
-                .map_err(Problem::NotJson)
-                .and_then(|value| Transaction::new(value).map_err(Problem::NotTransaction));
-            match transaction {
+            match transaction(line) {
                 Ok(transaction) => {
                     transactions.push(transaction);
                     places.push(place);
@@ -77,13 +79,27 @@ impl Genesis {
         if nodes.is_empty() {
             return Err(GenesisError::NoNodes { skipped });
         }
-        Ok(Genesis { ledger, nodes, skipped, whole })
+        let lacking = (!whole).then(|| Sha256::digest(text).into());
+        Ok(Genesis { ledger, nodes, skipped, lacking })
+    }
+
+    /// Whether every line is a transaction.
+    pub fn is_whole(&self) -> bool {
+        self.lacking.is_none()
     }
 
     /// The ledger to begin with. With lines left out nobody knows what its beginning was, and it is empty: then all of it is asked of
     /// the nodes.
     pub fn ledger(&self) -> Ledger {
-        if self.whole { self.ledger.clone() } else { Ledger::default() }
+        if self.is_whole() { self.ledger.clone() } else { Ledger::default() }
+    }
+
+    /// The file in this folder for the ledger that begins so. With lines left out it is known by the text, to the letter.
+    pub fn cache(&self, folder: impl AsRef<Path>) -> Cache {
+        match self.lacking {
+            None => Cache::new(folder, self.ledger.head()),
+            Some(text) => Cache::without_beginning(folder, text),
+        }
     }
 
     /// The validators.
@@ -95,6 +111,13 @@ impl Genesis {
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
+}
+
+/// A line that is JSON and no transaction was never in a ledger: it is no better than one that is not JSON.
+fn transaction(line: &str) -> Result<Transaction, Problem> {
+    let value = json::read(line.as_bytes()).map_err(Problem::NotJson)?;
+    about_node(&value)?;
+    Transaction::new(value).map_err(Problem::NotTransaction)
 }
 
 #[cfg(test)]
@@ -155,10 +178,24 @@ mod tests {
     }
 
     #[test]
+    fn a_long_key_takes_no_longer_and_is_not_shown_in_full() {
+        let found = problem(&line(&"z".repeat(1 << 20), told("a", json!(1))));
+        let shown = format!("\"{}... (1048576 bytes)\" is not 32 bytes in base58", "z".repeat(64));
+        assert!(found.ends_with(&shown), "{found}");
+        let found = problem(&line(KEYS[0], told(&"a".repeat(1 << 20), json!("b".repeat(1 << 20)))));
+        assert!(found.len() < 400, "{found}");
+    }
+
+    #[test]
     fn with_a_line_left_out_the_ledger_begins_empty() {
         let good = line(KEYS[0], told("a", json!(1)));
         assert_eq!(Genesis::parse(&good).unwrap().ledger().head().size, 1);
-        assert_eq!(Genesis::parse(&format!("{good}\n{{")).unwrap().ledger().head().size, 0);
+        for left_out in
+            ["{", "{}", "42", "null", "\"x\"", "[]", r#"{"txn":{}}"#, r#"{"txn":{"type":"0"}}"#, "// x", "-0"]
+        {
+            let genesis = Genesis::parse(&format!("{good}\n{left_out}")).unwrap();
+            assert_eq!((genesis.ledger().head().size, genesis.skipped().len()), (0, 1), "{left_out}");
+        }
         // A bad node is a transaction all the same.
         let bad = line("x", told("b", json!(1)));
         assert_eq!(Genesis::parse(&format!("{good}\n{bad}")).unwrap().ledger().head().size, 2);

@@ -6,6 +6,7 @@
 
 pub mod catch_up;
 mod genesis;
+mod json;
 pub mod ledger;
 pub mod message;
 mod node;
@@ -14,5 +15,6 @@ mod transport;
 pub mod zmtp;
 
 pub use genesis::{Genesis, GenesisError};
+pub use json::JsonError;
 pub use node::{Node, Place, Problem, Skipped, validators};
 pub use pool::{Opening, Pool, PoolError, Reply, Request, SubmitError};

@@ -1,5 +1,6 @@
 //! Messages: what a node says to a client, and what a client says about ledgers, as JSON texts.
 
+use crate::json::{self, JsonError};
 use crate::ledger::merkle::{Hash, Head};
 use serde_json::{Map, Value, json};
 
@@ -65,9 +66,9 @@ pub struct Transactions {
 /// Why a text is no message.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// Not JSON.
-    #[error("not JSON")]
-    NotJson(#[from] serde_json::Error),
+    /// Not JSON, or with a number that would not be the same here.
+    #[error(transparent)]
+    NotJson(#[from] JsonError),
     /// JSON, but nothing that says what kind of message it is.
     #[error("JSON, but no message")]
     NoMessage,
@@ -98,7 +99,7 @@ impl Message {
         if text == b"po" {
             return Ok(Message::Other);
         }
-        let Value::Object(mut fields) = serde_json::from_slice(text)? else { return Err(MessageError::NoMessage) };
+        let Value::Object(mut fields) = json::read(text)? else { return Err(MessageError::NoMessage) };
         let Some(Value::String(op)) = fields.remove("op") else { return Err(MessageError::NoMessage) };
         let mut reader = Reader { op: &op, fields };
         match op.as_str() {

@@ -1,5 +1,6 @@
 //! Nodes: who serves a pool, as the transactions of its ledger say.
 
+use crate::json::{JsonError, cut};
 use crate::ledger::msgpack::MsgpackError;
 use crate::zmtp::{CurveKey, curve_key};
 use serde_json::{Map, Value};
@@ -62,9 +63,9 @@ impl fmt::Display for Skipped {
 /// What is wrong with an entry.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Not JSON at all.
-    #[error("not JSON: {0}")]
-    NotJson(serde_json::Error),
+    /// Not JSON at all, or with a number that would not be the same here.
+    #[error(transparent)]
+    NotJson(JsonError),
     /// JSON, but nothing that could be hashed.
     #[error("not a transaction: {0}")]
     NotTransaction(MsgpackError),
@@ -105,29 +106,28 @@ pub enum Problem {
 ///
 /// Later transactions with the same `dest` change what they name. Who has not the service `VALIDATOR` in the end is no validator, which
 /// is nothing to be warned of.
-pub fn validators<'t>(transactions: impl IntoIterator<Item = (Place, &'t Value)>) -> (Vec<Node>, Vec<Skipped>) {
-    let mut entries: Vec<Entry<'t>> = Vec::new();
+pub fn validators(transactions: impl IntoIterator<Item = (Place, Value)>) -> (Vec<Node>, Vec<Skipped>) {
+    let mut entries: Vec<Entry> = Vec::new();
     let mut by_dest = BTreeMap::new();
     let mut skipped = Vec::new();
     for (place, transaction) in transactions {
-        match about_node(transaction) {
+        match about_node(&transaction) {
             Ok(None) => {}
             Ok(Some((dest, told))) => {
-                let number = *by_dest.entry(dest).or_insert_with(|| {
-                    entries.push(Entry { place, dest, told: BTreeMap::new() });
+                let number = *by_dest.entry(dest.to_owned()).or_insert_with(|| {
+                    entries.push(Entry { place, dest: dest.to_owned(), told: BTreeMap::new(), validates: false });
                     entries.len() - 1
                 });
-                entries[number].place = place;
-                entries[number].told.extend(told.iter().map(|(name, value)| (name.as_str(), value)));
+                entries[number].learn(place, told);
             }
             Err(problem) => skipped.push(Skipped { place, problem }),
         }
     }
     let mut nodes: Vec<Node> = Vec::new();
-    for entry in entries.iter().filter(|entry| entry.validates()) {
+    for entry in entries.iter().filter(|entry| entry.validates) {
         match entry.node() {
             Ok(node) if nodes.iter().any(|other| other.alias == node.alias) => {
-                skipped.push(Skipped { place: entry.place, problem: Problem::Twice(node.alias) });
+                skipped.push(Skipped { place: entry.place, problem: Problem::Twice(cut(&node.alias)) });
             }
             Ok(node) => nodes.push(node),
             Err(problem) => skipped.push(Skipped { place: entry.place, problem }),
@@ -137,10 +137,10 @@ pub fn validators<'t>(transactions: impl IntoIterator<Item = (Place, &'t Value)>
 }
 
 /// A node's key, and what is said of it.
-type About<'t> = (&'t str, &'t Map<String, Value>);
+pub(crate) type About<'t> = (&'t str, &'t Map<String, Value>);
 
 /// What a transaction says of a node, and of which; `None` if it is about something else.
-fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Problem> {
+pub(crate) fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Problem> {
     let body = transaction.get("txn").ok_or(Problem::NoField("txn"))?;
     let kind = body.get("type").ok_or(Problem::NoField("type"))?;
     if kind != "0" {
@@ -153,37 +153,55 @@ fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Problem> {
 }
 
 /// All that was said of one node, the latest of each.
-struct Entry<'t> {
+struct Entry {
     place: Place,
-    dest: &'t str,
-    told: BTreeMap<&'t str, &'t Value>,
+    dest: String,
+    told: BTreeMap<&'static str, Value>,
+    validates: bool,
 }
 
-impl Entry<'_> {
-    fn validates(&self) -> bool {
-        let services = self.told.get("services").and_then(|services| services.as_array());
-        services.is_some_and(|services| services.iter().any(|service| service == "VALIDATOR"))
+impl Entry {
+    /// No more is kept than what nodes are made of: there may be many entries, with anything in them.
+    fn learn(&mut self, place: Place, told: &Map<String, Value>) {
+        self.place = place;
+        if let Some(services) = told.get("services") {
+            let mut services = services.as_array().into_iter().flatten();
+            self.validates = services.any(|service| service == "VALIDATOR");
+        }
+        for field in ["alias", "client_ip", "client_port"] {
+            let kept = told.get(field).map(|value| match value {
+                Value::Array(_) => Value::Array(Vec::new()),
+                Value::Object(_) => Value::Object(Map::new()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+            });
+            self.told.extend(kept.map(|value| (field, value)));
+        }
     }
 
     fn node(&self) -> Result<Node, Problem> {
         let alias = self.told.get("alias").and_then(|alias| alias.as_str()).filter(|alias| !alias.is_empty());
         let alias = alias.ok_or(Problem::NoAlias)?.to_owned();
-        let verkey = bs58::decode(self.dest).into_vec().ok().and_then(|bytes| bytes.try_into().ok());
-        let verkey: [u8; 32] = verkey.ok_or_else(|| Problem::Verkey(self.dest.to_owned()))?;
-        let curve_key = curve_key(&verkey).ok_or_else(|| Problem::NotPoint(self.dest.to_owned()))?;
+        let verkey = verkey(&self.dest).ok_or_else(|| Problem::Verkey(cut(&self.dest)))?;
+        let curve_key = curve_key(&verkey).ok_or_else(|| Problem::NotPoint(self.dest.clone()))?;
         let ip = self.told.get("client_ip").and_then(|ip| ip.as_str()?.parse::<IpAddr>().ok());
-        let ip = ip.ok_or_else(|| Problem::Ip { alias: alias.clone(), found: self.shown("client_ip") })?;
+        let ip = ip.ok_or_else(|| Problem::Ip { alias: cut(&alias), found: self.shown("client_ip") })?;
         let port = self.told.get("client_port").and_then(|port| match port {
             Value::Number(number) => number.as_u64()?.try_into().ok(),
             Value::String(text) => text.parse().ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         });
         let port = port.filter(|port: &u16| *port != 0);
-        let port = port.ok_or_else(|| Problem::Port { alias: alias.clone(), found: self.shown("client_port") })?;
+        let port = port.ok_or_else(|| Problem::Port { alias: cut(&alias), found: self.shown("client_port") })?;
         Ok(Node { alias, address: SocketAddr::new(ip, port), verkey, curve_key })
     }
 
     fn shown(&self, field: &str) -> String {
-        self.told.get(field).map_or_else(|| "nothing".to_owned(), |value| value.to_string())
+        self.told.get(field).map_or_else(|| "nothing".to_owned(), |value| cut(&value.to_string()))
     }
+}
+
+/// 32 bytes in base58. Decoding takes time with the square of the length, and what is longer than 44 is no key anyway.
+fn verkey(dest: &str) -> Option<[u8; 32]> {
+    let dest = Some(dest).filter(|dest| dest.len() <= 44)?;
+    bs58::decode(dest).into_vec().ok()?.try_into().ok()
 }

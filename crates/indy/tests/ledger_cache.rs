@@ -19,17 +19,79 @@ fn cache(folder: &Folder, pool: &str) -> Cache {
 }
 
 #[test]
-fn what_is_written_is_read_and_replaced() {
+fn what_is_written_is_read_and_a_longer_one_takes_its_place() {
     let folder = Folder::new();
     let cache = cache(&folder, "a");
     assert!(cache.read().unwrap().is_none());
-    for size in [5, 20, 7] {
-        cache.write(&ledger("a", size)).unwrap();
-        assert_eq!(cache.read().unwrap(), Some(ledger("a", size)));
-    }
     cache.write(&ledger("a", 4)).unwrap();
     assert_eq!(cache.read().unwrap(), None, "it holds no more than the genesis");
+    for (size, kept) in [(5, 5), (20, 20), (7, 20), (20, 20), (4, 20), (21, 21)] {
+        cache.write(&ledger("a", size)).unwrap();
+        assert_eq!(cache.read().unwrap(), Some(ledger("a", kept)));
+    }
+    let mut other = ledger("a", 6);
+    other.append(Transaction::new(json!({"txn": "another"})).unwrap());
+    cache.write(&other).unwrap();
+    assert_eq!(cache.read().unwrap(), Some(other), "one that goes on differently takes its place, however short");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_through_a_link_and_what_a_killed_process_left_goes_some_day() {
+    let folder = Folder::new();
+    let cache = cache(&folder, "a");
+    fs::create_dir_all(folder.path()).unwrap();
+    let (diary, left) = (folder.path().join("diary"), |name: &str| cache.path().with_extension(name));
+    fs::write(&diary, "my diary").unwrap();
+    for number in 0..100 {
+        std::os::unix::fs::symlink(&diary, left(&format!("{}-{number}.new", std::process::id()))).unwrap();
+    }
+    let (old, young) = (left("0123456789abcdef.new"), left("fedcba9876543210.new"));
+    for path in [&old, &young] {
+        fs::write(path, "half of a led").unwrap();
+    }
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    fs::File::options().write(true).open(&old).unwrap().set_modified(hours_ago).unwrap();
+    cache.write(&ledger("a", 5)).unwrap();
+    assert_eq!(fs::read(&diary).unwrap(), b"my diary");
+    assert!(!old.exists() && young.exists(), "the young one may be another process's, at work");
+    assert_eq!(cache.read().unwrap(), Some(ledger("a", 5)));
+}
+
+#[test]
+fn a_genesis_without_a_beginning_has_a_cache_of_its_own() {
+    let folder = Folder::new();
+    let (one, other) =
+        (Cache::without_beginning(folder.path(), [1; 32]), Cache::without_beginning(folder.path(), [2; 32]));
+    one.write(&ledger("a", 3)).unwrap();
+    assert_eq!((one.read().unwrap(), other.read().unwrap()), (Some(ledger("a", 3)), None));
+    fs::copy(one.path(), other.path()).unwrap();
+    assert!(matches!(other.read(), Err(CacheError::OtherPool { .. })));
+}
+
+#[test]
+fn a_bomb_on_disk_takes_no_more_memory_than_a_few_times_its_bytes() {
+    let folder = Folder::new();
+    let cache = cache(&folder, "a");
+    cache.write(&ledger("a", 5)).unwrap();
+    let good = fs::read(cache.path()).unwrap();
+    let record = |packed: &[u8]| {
+        let mark = carom_indy::ledger::merkle::leaf_hash(packed);
+        [&(packed.len() as u32).to_le_bytes()[..], packed, &mark[..8]].concat()
+    };
+    // Lists of maps with one empty entry, and of numbers: three bytes are 670 in memory there, and here one is 32.
+    let maps = [&[0xdd, 0, 2, 0, 0][..], &[0x81, 0xa0, 0xc0].repeat(0x20000)].concat();
+    let numbers = [&[0xdd, 0, 2, 0, 0][..], &[0].repeat(0x20000)].concat();
+    for (bomb, size) in [(maps, 5), (numbers, 13)] {
+        fs::write(cache.path(), [&good[..], &record(&bomb).repeat(8)].concat()).unwrap();
+        let mut read = None;
+        let taken = allocation_counter::measure(|| read = cache.read().unwrap()).bytes_max;
+        assert_eq!(read.unwrap().head().size, size);
+        // The file, its ledger, and one transaction at a time.
+        let most = 3 * 8 * bomb.len() + 64 * bomb.len() + (1 << 20);
+        assert!(taken < most as u64, "{taken} bytes, and {most} is the limit");
+    }
 }
 
 #[test]

@@ -204,11 +204,63 @@ async fn who_leaves_the_ledger_is_not_asked_any_more() {
 }
 
 #[tokio::test]
-async fn a_genesis_with_a_bad_line_is_made_good_by_the_pool() {
-    let nodes = indy::Pool::start(4).await.unwrap();
-    nodes.grow(2);
-    let lines = nodes.genesis();
-    let bad = lines.lines().enumerate().map(|(n, line)| if n == 1 { "{not json" } else { line });
-    let pool = soon(Pool::open(bad.collect::<Vec<_>>().join("\n")).into_future()).await.unwrap();
-    assert_eq!((pool.head().size, pool.nodes().len()), (6, 4));
+async fn a_genesis_with_a_bad_line_is_made_good_by_the_pool_and_kept_all_the_same() {
+    for bad in ["{not json", "{}", "42", "null", "[]", r#"{"txn":{}}"#] {
+        let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+        nodes.grow(2);
+        let lines = nodes.genesis();
+        let lines = lines.lines().enumerate().map(|(number, line)| if number == 1 { bad } else { line });
+        let genesis = lines.collect::<Vec<_>>().join("\n");
+        for opened in 1..=2 {
+            let pool = soon(Pool::open(&*genesis).cache(folder.path()).into_future()).await.unwrap();
+            assert_eq!((pool.head().size, pool.nodes().len()), (6, 4), "{bad}, opened {opened} times");
+            assert_eq!(asked(&nodes, "CATCHUP_REQ"), 1, "{bad}, opened {opened} times");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_lag_behind_take_nothing_back() {
+    let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    nodes.grow(5);
+    // Two of four are one ahead, which is enough to agree; so are the others on what they have.
+    (0..2).for_each(|node| nodes.append_at(node, json!({"txn": {"type": "1", "of": "late"}})));
+    let lag = |behind: bool| {
+        (0..2).for_each(|node| nodes.conduct(node, if behind { Conduct::Mute } else { Conduct::Honest }));
+        (2..4).for_each(|node| nodes.conduct(node, if behind { Conduct::Honest } else { Conduct::Mute }));
+    };
+    let open = || soon(Pool::open(nodes.genesis()).cache(folder.path()).ack_timeout(ms(1_500)).into_future());
+    lag(false);
+    let pool = open().await.unwrap();
+    assert_eq!(pool.head().size, 10);
+    lag(true);
+    assert_eq!(soon(pool.refresh()).await.unwrap(), 0);
+    assert_eq!(pool.head().size, 10);
+    assert_eq!(open().await.unwrap().head(), pool.head());
+    let kept = Genesis::parse(&nodes.genesis()).unwrap().cache(folder.path()).read().unwrap();
+    assert_eq!(kept.as_ref(), Some(&*pool.ledger()));
+}
+
+#[tokio::test]
+async fn what_came_before_the_nodes_fell_silent_is_kept() {
+    let (nodes, folder) = (Arc::new(indy::Pool::start(4).await.unwrap()), Folder::new());
+    nodes.grow(300);
+    let silenced = Arc::clone(&nodes);
+    let progress = move |at, _| {
+        if at >= 204 {
+            silenced.conduct_all(Conduct::Mute);
+        }
+    };
+    let open = || Pool::open(nodes.genesis()).cache(folder.path()).ack_timeout(ms(1_500));
+    let error = soon(open().progress(progress).into_future()).await.unwrap_err();
+    assert!(matches!(error, PoolError::NoTransactions { .. }), "{error}");
+    nodes.conduct_all(Conduct::Honest);
+    let heard: Vec<_> = (0..4).map(|node| nodes.heard(node).len()).collect();
+    assert_eq!(soon(open().into_future()).await.unwrap().head().size, 304);
+    let later = (0..4).flat_map(|node| nodes.heard(node).split_off(heard[node]));
+    let starts: Vec<_> = later.filter_map(|asked| asked["seqNoStart"].as_u64()).collect();
+    assert!(
+        !starts.is_empty() && starts.iter().all(|start| *start > 204),
+        "what is there is asked for again: {starts:?}"
+    );
 }

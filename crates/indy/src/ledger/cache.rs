@@ -1,23 +1,27 @@
 //! The cache: what is known of a ledger, on disk, so that the next start asks for nothing it already has.
 //!
 //! ```text
-//! carom ledger 1\n | root of the genesis, 32 bytes | for each transaction: u32 size, its bytes, 8 bytes of their hash
+//! carom ledger 1\n | key, 32 bytes | for each transaction: u32 size, its bytes, 8 bytes of their hash
 //! ```
-//! It is never changed: a longer one is written beside it and takes its place, so two processes can share a folder.
-//! What is read is believed no further than its hashes go; whether it is the pool's ledger is for the pool to say.
+//! The key is the root of the genesis, or, if lines of that were of no use, the hash of its text.
+//! It is never changed: a longer one, or one that goes on differently, is written beside it and takes its place, so two processes
+//! can share a folder. What is read is believed no further than its hashes go; whether it is the pool's ledger is for the pool to
+//! say.
 
-use super::merkle::{Hash, Head, leaf_hash};
+use super::merkle::{Hash, Head, Tree, leaf_hash};
 use super::{LONGEST_TRANSACTION, Ledger, Transaction};
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const HEADER: &[u8] = b"carom ledger 1\n";
 const MARK: usize = 8;
 /// No file that we wrote is longer: 100 times the ledgers of today's largest pools.
 const LONGEST: u64 = 256 << 20;
+/// Nobody writes for so long. What is older was left behind by a process that was killed.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Why a cache is of no use. None of these is more than a warning: there is still the genesis.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +54,9 @@ pub enum CacheError {
     OtherPool {
         /// The file.
         path: PathBuf,
-        /// The root that it was written for, or that its transactions have.
+        /// The key that it was written for, or the root that its first transactions have.
         found: Hash,
-        /// The root of our genesis.
+        /// Ours.
         wanted: Hash,
     },
 }
@@ -65,13 +69,24 @@ fn b58(hash: &Hash) -> String {
 #[derive(Clone, Debug)]
 pub struct Cache {
     path: PathBuf,
+    key: Hash,
     genesis: Head,
 }
 
 impl Cache {
     /// The file in this folder for the pool with this genesis. Nothing is read or written yet.
     pub fn new(folder: impl AsRef<Path>, genesis: Head) -> Cache {
-        Cache { path: folder.as_ref().join(format!("{}.ledger", b58(&genesis.root))), genesis }
+        Cache::keyed(folder, genesis.root, genesis)
+    }
+
+    /// The file in this folder for the pool with a genesis of which not even the beginning of the ledger is known, but a key that
+    /// tells it from others.
+    pub fn without_beginning(folder: impl AsRef<Path>, key: Hash) -> Cache {
+        Cache::keyed(folder, key, Ledger::default().head())
+    }
+
+    fn keyed(folder: impl AsRef<Path>, key: Hash, genesis: Head) -> Cache {
+        Cache { path: folder.as_ref().join(format!("{}.ledger", b58(&key))), key, genesis }
     }
 
     /// Where it is.
@@ -95,28 +110,35 @@ impl Cache {
             let torn = HEADER.starts_with(&bytes);
             return if torn { Ok(None) } else { Err(CacheError::Foreign { path: self.path.clone() }) };
         };
-        let Some((root, mut rest)) = rest.split_first_chunk::<32>() else { return Ok(None) };
-        self.same_pool(*root)?;
-        let mut ledger = Ledger::default();
-        while let Some(transaction) = first(&mut rest) {
+        let Some((key, rest)) = rest.split_first_chunk::<32>() else { return Ok(None) };
+        self.same(*key, self.key)?;
+        // Whose it is can be told without looking into the transactions, which take more time and memory.
+        let mut beginning = Records(rest);
+        let leaves: Tree = beginning.by_ref().take(self.genesis.size as usize).map(leaf_hash).collect();
+        if leaves.head().size < self.genesis.size {
+            return Ok(None);
+        }
+        self.same(leaves.head().root, self.genesis.root)?;
+        let (mut ledger, mut records) = (Ledger::default(), Records(rest));
+        let mut lost = records.0.len();
+        while let Some(transaction) = records.next().and_then(|packed| Transaction::unpacked(packed).ok()) {
             ledger.append(transaction);
+            lost = records.0.len();
         }
-        if !rest.is_empty() {
+        if lost > 0 {
             let (path, kept) = (self.path.display(), ledger.head().size);
-            tracing::warn!(%path, kept, lost = rest.len(), "the end of a cached ledger is damaged; the beginning is used");
+            tracing::warn!(%path, kept, lost, "the end of a cached ledger is damaged; the beginning is used");
         }
-        let Some(beginning) = ledger.head_at(self.genesis.size as usize) else { return Ok(None) };
-        self.same_pool(beginning.root)?;
         Ok((ledger.head().size > self.genesis.size).then_some(ledger))
     }
 
-    /// Writes a ledger in the place of what is there. When it returns, the ledger is on the disk; whenever it is cut short, what
-    /// was there still is.
+    /// Writes a ledger in the place of what is there, unless that is the same or goes on from it: nothing is lost to who knows less.
+    /// When it returns, the ledger is on the disk; whenever it is cut short, what was there still is.
     ///
     /// # Errors
     /// When that cannot be done, or when there is something of somebody else's, which is left alone.
     pub fn write(&self, ledger: &Ledger) -> Result<(), CacheError> {
-        let mut bytes = [HEADER, &self.genesis.root].concat();
+        let mut bytes = [HEADER, &self.key].concat();
         for transaction in ledger.transactions() {
             let packed = transaction.packed();
             bytes.extend((packed.len() as u32).to_le_bytes());
@@ -126,10 +148,15 @@ impl Cache {
         if bytes.len() as u64 > LONGEST {
             return Err(CacheError::TooLarge { path: self.path.clone(), size: bytes.len() as u64 });
         }
-        match self.begins_with(HEADER) {
-            Ok(true) => {}
-            Ok(false) => return Err(CacheError::Foreign { path: self.path.clone() }),
-            Err(source) => return Err(self.io(source)),
+        match self.bytes() {
+            // Another process may put a longer one there from now on, and lose it: it is fetched again then.
+            Ok(there) if goes_on(&there, &bytes) => return Ok(()),
+            Ok(there) if !HEADER.starts_with(&there[..there.len().min(HEADER.len())]) => {
+                return Err(CacheError::Foreign { path: self.path.clone() });
+            }
+            Ok(_) => {}
+            Err(CacheError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         self.replace(&bytes).map_err(|source| self.io(source))
     }
@@ -148,27 +175,16 @@ impl Cache {
         read.map(|_| bytes).map_err(|source| self.io(source))
     }
 
-    /// Whether what is there may be replaced: nothing, or what we began.
-    fn begins_with(&self, header: &[u8]) -> io::Result<bool> {
-        let mut begin = Vec::new();
-        match fs::metadata(&self.path) {
-            Ok(known) if !known.is_file() => return Ok(false),
-            Ok(_) => File::open(&self.path)?.take(header.len() as u64).read_to_end(&mut begin)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        Ok(header.starts_with(&begin))
-    }
-
     fn replace(&self, bytes: &[u8]) -> io::Result<()> {
-        static WRITTEN: AtomicU64 = AtomicU64::new(0);
         let folder = self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let beside = self.path.with_extension(format!("{}-{number}.new", process::id()));
-        let written = File::create(&beside)
-            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&beside, &self.path));
+        self.clear(folder);
+        // A name that nobody can have made ready for us, and a file that is new in any case: what is behind a link is not ours.
+        let number = RandomState::new().hash_one(&self.path);
+        let beside = self.path.with_extension(format!("{number:016x}.new"));
+        let mut file = File::options().write(true).create_new(true).open(&beside)?;
+        let written =
+            file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&beside, &self.path));
         if written.is_err() {
             // Whatever was left of it is in nobody's way, but nobody's use either.
             let _ = fs::remove_file(&beside);
@@ -181,11 +197,25 @@ impl Cache {
         Ok(())
     }
 
-    fn same_pool(&self, found: Hash) -> Result<(), CacheError> {
-        if found == self.genesis.root {
+    /// Removes what processes that were killed left beside the file. It is in nobody's way: what cannot be removed stays.
+    fn clear(&self, folder: &Path) {
+        let Some(stem) = self.path.file_stem().and_then(|stem| stem.to_str()) else { return };
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let beside = name.to_str().and_then(|name| name.strip_prefix(stem)?.strip_suffix(".new"));
+            let changed = entry.metadata().and_then(|known| known.modified()).ok();
+            let age = changed.and_then(|changed| changed.elapsed().ok());
+            if beside.is_some() && age.is_some_and(|age| age > ABANDONED) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn same(&self, found: Hash, wanted: Hash) -> Result<(), CacheError> {
+        if found == wanted {
             return Ok(());
         }
-        Err(CacheError::OtherPool { path: self.path.clone(), found, wanted: self.genesis.root })
+        Err(CacheError::OtherPool { path: self.path.clone(), found, wanted })
     }
 
     fn io(&self, source: io::Error) -> CacheError {
@@ -193,16 +223,26 @@ impl Cache {
     }
 }
 
-/// Takes the first transaction out of the bytes, if it is there and whole.
-fn first(bytes: &mut &[u8]) -> Option<Transaction> {
-    let (size, rest) = bytes.split_first_chunk::<4>()?;
-    let size = u32::from_le_bytes(*size) as usize;
-    let (packed, rest) = rest.split_at_checked(size).filter(|_| size <= LONGEST_TRANSACTION)?;
-    let (mark, rest) = rest.split_at_checked(MARK)?;
-    if leaf_hash(packed)[..MARK] != *mark {
-        return None;
+/// Whether a file holds all of another, and behind it nothing, or one whole transaction at least.
+fn goes_on(there: &[u8], bytes: &[u8]) -> bool {
+    there.strip_prefix(bytes).is_some_and(|more| more.is_empty() || Records(more).next().is_some())
+}
+
+/// The bytes of transactions, as long as they are there, and whole. What is left are those behind.
+struct Records<'b>(&'b [u8]);
+
+impl<'b> Iterator for Records<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        let (size, rest) = self.0.split_first_chunk::<4>()?;
+        let size = u32::from_le_bytes(*size) as usize;
+        let (packed, rest) = rest.split_at_checked(size).filter(|_| size <= LONGEST_TRANSACTION)?;
+        let (mark, rest) = rest.split_at_checked(MARK)?;
+        if leaf_hash(packed)[..MARK] != *mark {
+            return None;
+        }
+        self.0 = rest;
+        Some(packed)
     }
-    let transaction = Transaction::unpacked(packed).ok()?;
-    *bytes = rest;
-    Some(transaction)
 }

@@ -4,6 +4,13 @@ use serde_json::{Map, Number, Value};
 
 /// JSON is not read deeper than this either.
 const DEEPEST: usize = 128;
+/// How much memory a value may take for each of its bytes, and how much besides. A list of small numbers takes 32 times its bytes, a
+/// map with one short entry 200 times: many of those are no transaction, but an attack.
+const MEMORY_PER_BYTE: usize = 64;
+const MEMORY_BESIDES: usize = 64 * 1024;
+/// What a map takes that is not empty, for each 11 entries or part of them, and what each value takes.
+const MEMORY_OF_MAP: usize = 640;
+const MEMORY_OF_VALUE: usize = size_of::<Value>();
 
 /// Why bytes are no value, or a value has no bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,6 +18,14 @@ pub enum MsgpackError {
     /// Lists and maps within each other.
     #[error("nested deeper than {DEEPEST} levels")]
     TooDeep,
+    /// Many values in few bytes.
+    #[error("takes {memory} bytes of memory with {packed}, which no transaction does")]
+    TooMany {
+        /// How much memory its value takes, as far as that was counted.
+        memory: usize,
+        /// How many bytes it has.
+        packed: usize,
+    },
     /// The bytes end too early, or announce more than there is.
     #[error("cut short")]
     Short,
@@ -28,30 +43,54 @@ pub enum MsgpackError {
     Twice(String),
 }
 
-/// The bytes of a value.
+/// The bytes of a value. Whatever has bytes can be [unpacked](unpack).
 ///
 /// # Errors
-/// When it is nested too deep.
+/// When it is nested too deep, or of so many small parts that it could not be unpacked.
 pub fn pack(value: &Value) -> Result<Vec<u8>, MsgpackError> {
     let mut bytes = Vec::new();
-    put(value, &mut bytes, 0)?;
+    let mut memory = 0;
+    put(value, &mut bytes, &mut memory, 0)?;
+    Memory { packed: bytes.len(), taken: 0 }.take(memory)?;
     Ok(bytes)
 }
 
-/// The value of bytes. Takes no more memory than a multiple of theirs, whatever they announce.
+/// The value of bytes. Takes no more memory than 64 times theirs and 64 KiB, whatever they announce.
 ///
 /// # Errors
 /// When they are no value, or not one of JSON.
 pub fn unpack(bytes: &[u8]) -> Result<Value, MsgpackError> {
     let mut rest = bytes;
-    let value = take(&mut rest, 0)?;
+    let value = take(&mut rest, &mut Memory { packed: bytes.len(), taken: 0 }, 0)?;
     if rest.is_empty() { Ok(value) } else { Err(MsgpackError::Trailing(rest.len())) }
 }
 
-fn put(value: &Value, bytes: &mut Vec<u8>, depth: usize) -> Result<(), MsgpackError> {
+/// The memory that a value of so many bytes has taken so far.
+struct Memory {
+    packed: usize,
+    taken: usize,
+}
+
+impl Memory {
+    fn take(&mut self, more: usize) -> Result<(), MsgpackError> {
+        self.taken = self.taken.saturating_add(more);
+        if self.taken > MEMORY_BESIDES + MEMORY_PER_BYTE * self.packed {
+            return Err(MsgpackError::TooMany { memory: self.taken, packed: self.packed });
+        }
+        Ok(())
+    }
+}
+
+/// What a map of so many entries takes besides them.
+fn memory_of_map(count: usize) -> usize {
+    MEMORY_OF_MAP.saturating_mul(count.div_ceil(11))
+}
+
+fn put(value: &Value, bytes: &mut Vec<u8>, memory: &mut usize, depth: usize) -> Result<(), MsgpackError> {
     if depth > DEEPEST {
         return Err(MsgpackError::TooDeep);
     }
+    *memory += MEMORY_OF_VALUE;
     match value {
         Value::Null => bytes.push(0xc0),
         Value::Bool(truth) => bytes.push(0xc2 + u8::from(*truth)),
@@ -60,17 +99,18 @@ fn put(value: &Value, bytes: &mut Vec<u8>, depth: usize) -> Result<(), MsgpackEr
         Value::Array(items) => {
             put_count(items.len(), 0x90, 0xdc, bytes);
             for item in items {
-                put(item, bytes, depth + 1)?;
+                put(item, bytes, memory, depth + 1)?;
             }
         }
         Value::Object(map) => {
             put_count(map.len(), 0x80, 0xde, bytes);
+            *memory += memory_of_map(map.len());
             // In order by themselves only as long as nobody in the build asks serde_json for another order.
             let mut entries: Vec<_> = map.iter().collect();
             entries.sort_unstable_by_key(|(key, _)| *key);
             for (key, value) in entries {
                 put_text(key, bytes);
-                put(value, bytes, depth + 1)?;
+                put(value, bytes, memory, depth + 1)?;
             }
         }
     }
@@ -124,15 +164,16 @@ fn put_count(count: usize, short: u8, long: u8, bytes: &mut Vec<u8>) {
     }
 }
 
-fn take(bytes: &mut &[u8], depth: usize) -> Result<Value, MsgpackError> {
+fn take(bytes: &mut &[u8], memory: &mut Memory, depth: usize) -> Result<Value, MsgpackError> {
     if depth > DEEPEST {
         return Err(MsgpackError::TooDeep);
     }
+    memory.take(MEMORY_OF_VALUE)?;
     let tag = take_number(bytes, 1)? as u8;
     Ok(match tag {
         0x00..=0x7f => tag.into(),
-        0x80..=0x8f => take_map(bytes, usize::from(tag & 0xf), depth)?,
-        0x90..=0x9f => take_list(bytes, usize::from(tag & 0xf), depth)?,
+        0x80..=0x8f => take_map(bytes, usize::from(tag & 0xf), memory, depth)?,
+        0x90..=0x9f => take_list(bytes, usize::from(tag & 0xf), memory, depth)?,
         0xa0..=0xbf | 0xd9..=0xdb => Value::String(take_text(bytes, tag)?),
         0xc0 => Value::Null,
         0xc2 | 0xc3 => Value::Bool(tag == 0xc3),
@@ -145,11 +186,11 @@ fn take(bytes: &mut &[u8], depth: usize) -> Result<Value, MsgpackError> {
         0xd3 => (take_number(bytes, 8)? as i64).into(),
         0xdc | 0xdd => {
             let count = take_number(bytes, 2 << (tag - 0xdc))? as usize;
-            take_list(bytes, count, depth)?
+            take_list(bytes, count, memory, depth)?
         }
         0xde | 0xdf => {
             let count = take_number(bytes, 2 << (tag - 0xde))? as usize;
-            take_map(bytes, count, depth)?
+            take_map(bytes, count, memory, depth)?
         }
         0xe0..=0xff => (tag as i8).into(),
         0xc1 | 0xc4..=0xc9 | 0xd4..=0xd8 => return Err(MsgpackError::Foreign(tag)),
@@ -161,23 +202,24 @@ fn float(number: f64, tag: u8) -> Result<Value, MsgpackError> {
 }
 
 /// Each item is a byte at least, so nothing is set aside for those that cannot be there.
-fn take_list(bytes: &mut &[u8], count: usize, depth: usize) -> Result<Value, MsgpackError> {
+fn take_list(bytes: &mut &[u8], count: usize, memory: &mut Memory, depth: usize) -> Result<Value, MsgpackError> {
     if count > bytes.len() {
         return Err(MsgpackError::Short);
     }
-    let items: Result<Vec<_>, _> = (0..count).map(|_| take(bytes, depth + 1)).collect();
+    let items: Result<Vec<_>, _> = (0..count).map(|_| take(bytes, memory, depth + 1)).collect();
     items.map(Value::Array)
 }
 
-fn take_map(bytes: &mut &[u8], count: usize, depth: usize) -> Result<Value, MsgpackError> {
+fn take_map(bytes: &mut &[u8], count: usize, memory: &mut Memory, depth: usize) -> Result<Value, MsgpackError> {
     if count > bytes.len() / 2 {
         return Err(MsgpackError::Short);
     }
+    memory.take(memory_of_map(count))?;
     let mut map = Map::new();
     for _ in 0..count {
         let tag = take_number(bytes, 1)? as u8;
         let key = take_text(bytes, tag)?;
-        let value = take(bytes, depth + 1)?;
+        let value = take(bytes, memory, depth + 1)?;
         if map.insert(key.clone(), value).is_some() {
             return Err(MsgpackError::Twice(key));
         }
@@ -241,6 +283,10 @@ mod tests {
         assert_eq!(unpack(b"\xdf\xff\xff\xff\xff\xa0\xc0"), Err(MsgpackError::Short));
         assert_eq!(unpack(b"\xdb\xff\xff\xff\xff"), Err(MsgpackError::Short));
         assert_eq!(unpack(&[0x91; 1_000_000]), Err(MsgpackError::TooDeep));
+        let maps = [&[0xdd, 0, 0, 0x40, 0][..], &[0x81, 0xa0, 0xc0].repeat(0x4000)].concat();
+        assert!(matches!(unpack(&maps), Err(MsgpackError::TooMany { packed: 49157, .. })));
+        let maps = Value::Array(vec![json!({"": null}); 0x4000]);
+        assert!(matches!(pack(&maps), Err(MsgpackError::TooMany { packed: 49155, .. })), "nor is it made");
         assert_eq!(unpack(b"\xc4\x01x"), Err(MsgpackError::Foreign(0xc4)));
         assert_eq!(unpack(b"\x81\x01\x01"), Err(MsgpackError::Foreign(0x01)));
         assert_eq!(unpack(b"\x82\xa1a\x01\xa1a\x01"), Err(MsgpackError::Twice("a".into())));

@@ -20,6 +20,11 @@ use crate::transport::{Outgoing, Wire};
 use carom::window::{Answered, Requester, Snapshot};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What comes is kept this often, so that a process that is killed has not waited for it in vain.
+const KEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// Is told how many transactions of how many there are.
 type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
@@ -105,11 +110,14 @@ impl Pool {
     /// Asks all nodes how far the ledger goes, fetches what is missing, keeps it, and goes on with the nodes that it names. Says
     /// how many transactions are new.
     ///
-    /// Cancel safety: nothing has changed then, but the cache may have, which is as good then as before.
+    /// Nodes that lag behind the ledger that is known here change nothing.
+    ///
+    /// Cancel safety: nothing has changed then, but the cache may have, which then holds what had come a second before.
     ///
     /// # Errors
     /// When the nodes do not answer, do not agree, or do so on something that does not go on from the ledger that is known here;
-    /// and when the pool is closed.
+    /// when some of what is missing was not to be had (what came before that is known here then, and kept); and when the pool is
+    /// closed.
     pub async fn refresh(&self) -> Result<u64, PoolError> {
         let _alone = self.shared.refreshing.lock().await;
         let ledger = self.ledger();
@@ -123,34 +131,52 @@ impl Pool {
         // Those that agree are as many as wanted, and all have what was compared.
         let Some(Answered { node, answer }) = agreed.into_iter().next() else { return Ok(0) };
         let Some(agreed) = agreement_key(&answer) else { return Ok(0) };
-        let target = match judge(&ours, &agreed)? {
+        let target = match judge(&ledger, &agreed)? {
             Standing::Same => return Ok(0),
+            Standing::Ahead(theirs) => {
+                tracing::info!(%ours, %theirs, "the nodes that agree lag behind the ledger that is known here, which stays");
+                return Ok(0);
+            }
             Standing::Behind(target) => target,
         };
-        let ledger = self.fetch((*ledger).clone(), target, node).await?;
-        let new = target.size - ours.size;
-        self.adopt(ledger).await?;
-        Ok(new)
+        let mut catch_up = Arc::new(CatchUp::new((*ledger).clone(), target));
+        let fetched = self.fetch(&mut catch_up, target, node).await;
+        let ledger = Arc::unwrap_or_clone(catch_up).into_ledger();
+        match fetched {
+            Ok(()) => self.adopt(ledger).await?,
+            // What came was shown to be right, and need not come again. Who the nodes are is for the whole ledger to say.
+            Err(error) => {
+                let part = Arc::new(ledger);
+                self.keep(&part).await;
+                *self.shared.lock() = part;
+                return Err(error);
+            }
+        }
+        Ok(target.size - ours.size)
     }
 
     /// From one node as long as it gives what it is asked for, at first from one that is known to have it: whoever is silent
     /// costs its timeout once, and not at every step.
-    async fn fetch(&self, ledger: Ledger, target: Head, mut giver: Arc<str>) -> Result<Ledger, PoolError> {
-        let mut catch_up = Arc::new(CatchUp::new(ledger, target));
+    async fn fetch(&self, catch_up: &mut Arc<CatchUp>, target: Head, mut giver: Arc<str>) -> Result<(), PoolError> {
+        let mut kept = Instant::now();
         while let Some(wanted) = catch_up.next() {
             if let Some(progress) = &self.shared.progress {
                 progress(wanted.start - 1, wanted.till);
             }
-            let given = self.given(&catch_up, wanted, giver).await?;
+            let given = self.given(catch_up, wanted, giver).await?;
             giver = given.node;
             if let Message::Transactions(transactions) = given.answer {
-                Arc::make_mut(&mut catch_up).accept(&transactions)?;
+                Arc::make_mut(catch_up).accept(&transactions)?;
+            }
+            if self.shared.cache.is_some() && kept.elapsed() >= KEEP_EVERY {
+                self.keep(&Arc::new(catch_up.ledger().clone())).await;
+                kept = Instant::now();
             }
         }
         if let Some(progress) = &self.shared.progress {
             progress(target.size, target.size);
         }
-        Ok(Arc::unwrap_or_clone(catch_up).into_ledger())
+        Ok(())
     }
 
     /// Transactions from this node, or else from any other.
@@ -180,30 +206,31 @@ impl Pool {
 
     /// On disk first: what is used is kept.
     async fn adopt(&self, ledger: Ledger) -> Result<(), PoolError> {
-        let nodes = nodes_of(&ledger);
+        let nodes = nodes_of(&ledger, self.head().size);
         let ledger = Arc::new(ledger);
-        if let Some(cache) = self.shared.cache.clone() {
-            let kept = Arc::clone(&ledger);
-            let written = tokio::task::spawn_blocking(move || cache.write(&kept)).await;
-            match written {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => {
-                    let source = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::warn!(%error, source, "the ledger could not be kept");
-                }
-                Err(error) => tracing::warn!(%error, "the ledger could not be kept: who was to write it ended early"),
+        self.keep(&ledger).await;
+        self.turn_to(ledger, nodes)
+    }
+
+    /// In the cache, if there is one. A ledger that cannot be kept is used all the same.
+    async fn keep(&self, ledger: &Arc<Ledger>) {
+        let Some(cache) = self.shared.cache.clone() else { return };
+        let kept = Arc::clone(ledger);
+        let written = tokio::task::spawn_blocking(move || cache.write(&kept)).await;
+        match written {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                let source = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::warn!(%error, source, "the ledger could not be kept");
             }
+            Err(error) => tracing::warn!(%error, "the ledger could not be kept: who was to write it ended early"),
         }
+    }
+
+    fn turn_to(&self, ledger: Arc<Ledger>, nodes: Vec<Node>) -> Result<(), PoolError> {
         let size = ledger.head().size;
         self.requester.set_nodes(nodes).map_err(|source| PoolError::NoNodes { size, source })?;
         *self.shared.lock() = ledger;
-        Ok(())
-    }
-
-    fn begin_again(&self, ledger: Ledger, nodes: Vec<Node>) -> Result<(), PoolError> {
-        let size = ledger.head().size;
-        self.requester.set_nodes(nodes).map_err(|source| PoolError::NoNodes { size, source })?;
-        *self.shared.lock() = Arc::new(ledger);
         Ok(())
     }
 
@@ -213,11 +240,14 @@ impl Pool {
     }
 }
 
-fn nodes_of(ledger: &Ledger) -> Vec<Node> {
+/// The validators that a ledger names. Warns of what is of no use in it, but not again within what was known before.
+fn nodes_of(ledger: &Ledger, known: u64) -> Vec<Node> {
     let values = ledger.transactions().iter().map(Transaction::value);
     let (nodes, skipped) = validators((1..).map(Place::Transaction).zip(values));
     for skipped in skipped {
-        tracing::warn!("the ledger has an entry that is of no use, {skipped}");
+        if !matches!(skipped.place, Place::Transaction(number) if number <= known) {
+            tracing::warn!("the ledger has an entry that is of no use, {skipped}");
+        }
     }
     nodes
 }

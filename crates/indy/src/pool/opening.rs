@@ -2,6 +2,7 @@
 
 use super::error::PoolError;
 use super::{Pool, Progress};
+use crate::catch_up::tolerated;
 use crate::genesis::Genesis;
 use crate::ledger::{Cache, Ledger};
 use crate::node::Node;
@@ -32,6 +33,8 @@ impl Opening {
 
     /// Keeps the ledger in this folder, which is made if it is not there, and begins with what it finds there. One folder can
     /// serve many pools and processes. Default: nothing is kept, and all beyond the genesis is asked for again.
+    ///
+    /// Who can write there can say who the nodes are. What is there and goes further than the nodes say stays.
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Opening {
         self.cache = Some(folder.into());
         self
@@ -93,24 +96,36 @@ impl Opening {
     async fn opened(self) -> Result<Pool, PoolError> {
         let genesis = Genesis::parse(&self.genesis)?;
         let beginning = genesis.ledger();
-        // Without its beginning nobody can tell whose ledger a cache holds.
-        let cache = self.cache.filter(|_| beginning.head().size > 0);
-        let cache = cache.map(|folder| Cache::new(folder, beginning.head()));
+        if !genesis.is_whole() {
+            let trusted = tolerated(genesis.nodes().len()) + 1;
+            tracing::warn!(
+                trusted,
+                "the genesis lacks transactions: how the ledger begins is what so many of its nodes say"
+            );
+        }
+        let cache = self.cache.map(|folder| genesis.cache(folder));
         let cached = match &cache {
             Some(cache) => read(cache.clone()).await,
             None => None,
         };
         let nodes: Vec<Node> = genesis.nodes().to_vec();
-        let known = cached.as_ref().map(super::nodes_of).filter(|nodes| !nodes.is_empty());
-        let from_cache = known.is_some();
-        let ledger = cached.filter(|_| from_cache).unwrap_or_else(|| beginning.clone());
-        let windows = self.windows.nodes(known.unwrap_or_else(|| nodes.clone())).build()?;
+        let cached = cached.map(|ledger| (super::nodes_of(&ledger, beginning.head().size), ledger));
+        let (known, ledger) = cached.filter(|(known, _)| !known.is_empty()).unzip();
+        let (from_cache, ledger) = (ledger.is_some(), ledger.unwrap_or_else(|| beginning.clone()));
+        // Without its beginning a ledger that was not fetched to its end may name any few of the nodes: those of the genesis judge it.
+        let judges = known.clone().filter(|_| genesis.is_whole()).unwrap_or_else(|| nodes.clone());
+        let windows = self.windows.nodes(judges).build()?;
+        let size = ledger.head().size;
         let pool = Pool::new(windows, ledger, cache, self.single_reads, self.progress);
         match pool.refresh().await {
-            Ok(_) => Ok(pool),
+            Ok(_) => {
+                let unchanged = known.filter(|_| !genesis.is_whole() && pool.head().size == size);
+                unchanged.map_or(Ok(()), |known| pool.turn_to(pool.ledger(), known))?;
+                Ok(pool)
+            }
             Err(PoolError::Conflict(error)) if from_cache => {
                 tracing::warn!(%error, "the cached ledger is not that of the pool; beginning with the genesis again");
-                pool.begin_again(beginning, nodes)?;
+                pool.turn_to(Arc::new(beginning), nodes)?;
                 pool.refresh().await?;
                 Ok(pool)
             }
