@@ -264,3 +264,20 @@ async fn what_came_before_the_nodes_fell_silent_is_kept() {
         "what is there is asked for again: {starts:?}"
     );
 }
+
+#[tokio::test]
+async fn what_comes_slowly_is_kept_before_the_end() {
+    let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    nodes.grow(120);
+    nodes.conduct_all(Conduct::Slow(ms(1_100)));
+    let cache = Genesis::parse(&nodes.genesis()).unwrap().cache(folder.path());
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&kept);
+    let progress = move |at, of| {
+        let size = cache.read().unwrap().map_or(0, |ledger| ledger.head().size);
+        noted.lock().unwrap().extend((at < of).then_some(size));
+    };
+    soon(Pool::open(nodes.genesis()).cache(folder.path()).progress(progress).into_future()).await.unwrap();
+    let kept = kept.lock().unwrap();
+    assert!(kept.iter().any(|size| (5..124).contains(size)), "who is killed then has waited in vain: {kept:?}");
+}
