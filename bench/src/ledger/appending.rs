@@ -30,13 +30,13 @@ pub fn report() -> io::Result<Vec<Value>> {
 
     let folder = env::temp_dir().join(format!("carom-bench-{}", process::id()));
     let cache = Cache::new(&folder, history.beginning());
-    let mut works: [(&str, Box<dyn Fn() + '_>); 3] = [
-        ("read, verified, appended", Box::new(|| drop(history.caught_up()))),
-        ("kept on disk", Box::new(|| cache.write(&ledger).expect("the disk takes it"))),
-        ("read from disk, verified", Box::new(|| drop(cache.read().expect("it is there").expect("it is whole")))),
+    let works: [(&str, &dyn Fn()); 3] = [
+        ("read, verified, appended", &|| drop(history.caught_up())),
+        ("kept on disk", &|| cache.write(&ledger).expect("the disk takes it")),
+        ("read from disk, verified", &|| drop(cache.read().expect("it is there").expect("it is whole"))),
     ];
     let mut rows = Vec::new();
-    for (what, work) in &mut works {
+    for (what, work) in works {
         let seconds = median((0..REPETITIONS).map(|_| timed(work)).collect());
         let transactions_s = TRANSACTIONS as f64 / seconds;
         println!("{what:<34} {:>9.0} {transactions_s:>16.0}", seconds * 1000.0);
