@@ -59,7 +59,10 @@ impl Stage {
                     self.sockets.insert(socket, (window, node.name().to_owned()));
                     self.windows.insert(window);
                 }
-                Action::Send { socket, request } => self.sent.push((request, socket)),
+                Action::Send { socket, request } => {
+                    assert!(self.machine.handle_sending(self.now, socket, request));
+                    self.sent.push((request, socket));
+                }
                 Action::Close(socket) => assert!(self.sockets.remove(&socket).is_some()),
                 Action::Over(_) => {}
             }
@@ -452,7 +455,7 @@ fn what_cannot_succeed_is_refused_at_once() {
 }
 
 #[test]
-fn a_window_carries_a_tag_once_so_that_no_answer_is_taken_for_another() {
+fn a_window_that_is_owed_a_tag_takes_no_other_so_that_no_answer_is_taken_for_another() {
     let mut stage = stage(1, Options::default());
     let first = stage.ask(7, Ask::any());
     assert!(stage.machine.forget(stage.now, first));
@@ -461,6 +464,74 @@ fn a_window_carries_a_tag_once_so_that_no_answer_is_taken_for_another() {
     assert!(!stage.answer(stage.sent(first)[0], 7, OTHER), "the answer to the one that was given up");
     assert!(stage.answer(stage.sent(second)[0], 7, GOOD));
     assert_eq!(stage.outcome(second), Some(&Outcome::Reached(Key(0))));
+}
+
+#[test]
+fn a_tag_comes_again_on_the_same_window_when_nobody_owes_an_answer_with_it() {
+    let mut stage = stage(4, limits(60 * SECOND, 50));
+    for _ in 0..10 {
+        stage.served(7);
+    }
+    let quorum = stage.ask(7, Ask::quorum(2));
+    let sockets = stage.sent(quorum);
+    stage.answer(sockets[0], 7, GOOD);
+    stage.answer(sockets[1], 7, GOOD);
+    assert_eq!(stage.outcome(quorum), Some(&Outcome::Reached(Key(0))));
+    assert!(!stage.answer(sockets[2], 7, OTHER), "nobody waits for it, but it has come");
+    stage.end_socket(sockets[3]);
+    stage.served(7);
+    assert_eq!(stage.windows.len(), 1);
+}
+
+#[test]
+fn a_tag_whose_time_is_over_is_owed_until_its_answer_comes() {
+    let mut stage = stage(1, limits(60 * SECOND, 50));
+    let first = stage.ask(7, Ask::any());
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.outcome(first), Some(&Outcome::Impossible));
+    stage.served(7);
+    assert_eq!(stage.windows.len(), 2, "it may still come");
+    assert!(!stage.ack(stage.sent(first)[0], 7), "this is not yet it");
+    assert!(!stage.answer(stage.sent(first)[0], 7, OTHER));
+    let [one, other] = [(); 2].map(|()| stage.ask(7, Ask::any()));
+    assert_ne!(stage.sent(one), stage.sent(other));
+    assert_eq!(stage.windows.len(), 2, "both are free again");
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_sent_and_owed_by_nobody() {
+    let mut stage = stage(1, limits(60 * SECOND, 50));
+    let sending = |stage: &mut Stage, tag| {
+        let request = stage.machine.request(stage.now, tag, Ask::any()).unwrap();
+        let socket = std::iter::from_fn(|| stage.machine.poll_action()).find_map(|action| match action {
+            Action::Send { socket, .. } => Some(socket),
+            Action::Open { .. } | Action::Close(_) | Action::Over(_) => None,
+        });
+        (request, socket.unwrap())
+    };
+    let (cancelled, socket) = sending(&mut stage, 7);
+    assert!(!stage.answer(socket, 7, GOOD), "it was not even sent");
+    assert!(stage.machine.forget(stage.now, cancelled));
+    assert!(!stage.machine.handle_sending(stage.now, socket, cancelled));
+    let (late, again) = sending(&mut stage, 7);
+    assert_eq!(again, socket, "the tag is free");
+    stage.now += 10 * SECOND + MS; // nobody has told the machine
+    assert!(!stage.machine.handle_sending(stage.now, socket, late), "its time is over");
+    let (wanted, _) = sending(&mut stage, 7);
+    assert!(!stage.machine.handle_sending(stage.now, socket, late), "not even under a tag that is waited for");
+    assert!(stage.machine.handle_sending(stage.now, socket, wanted));
+}
+
+#[test]
+fn a_tag_that_is_owed_holds_up_nobody_else_in_line() {
+    let mut stage = stage(1, Options { max_windows: Some(1), ..Options::default() });
+    let first = stage.ask(7, Ask::any());
+    let [again, third] = [(); 2].map(|()| stage.ask(7, Ask::any()));
+    let fresh = stage.ask(8, Ask::any());
+    assert_eq!((stage.sent(again).len(), stage.sent(fresh).len()), (0, 1));
+    assert!(stage.machine.forget(stage.now, first));
+    stage.answer(stage.sent(first)[0], 7, GOOD);
+    assert_eq!((stage.sent(again).len(), stage.sent(third).len()), (1, 0), "in order among those with one tag");
 }
 
 #[test]

@@ -24,7 +24,8 @@ pub struct Answered<A> {
 /// A request under way; made by [`any`](super::Requester::any), [`quorum`](super::Requester::quorum) and
 /// [`all`](super::Requester::all). It begins when it is first polled; before that it can be told more.
 ///
-/// Cancel safe: dropping it forgets the request everywhere. What was sent is not taken back.
+/// Cancel safe: dropping it forgets the request everywhere, and it is sent to nobody from then on. What was sent is not taken
+/// back.
 #[must_use = "a request does nothing until it is awaited"]
 pub struct Asking<'requester, T: Transport, O> {
     shared: &'requester Arc<Shared<T>>,

@@ -19,8 +19,9 @@ pub trait Transport: Send + Sync + 'static {
     type Request: Send + Sync + 'static;
     /// What comes back.
     type Answer: fmt::Debug + Send + 'static;
-    /// What an answer is matched with its request by. A window carries every tag once: a request whose tag was used on a
-    /// window goes to another one, so that a protocol without numbers may do with a few constant tags.
+    /// What an answer is matched with its request by. While a node owes an answer, whether anybody still waits for it or not,
+    /// its window takes no other request with that tag: it goes to another window, so that a protocol without numbers may do
+    /// with a few constant tags.
     type Tag: Ord + Clone + Send + 'static;
     /// Why opening or using a socket failed.
     type Error: Error + Send + Sync + 'static;
