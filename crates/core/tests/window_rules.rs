@@ -268,14 +268,27 @@ fn an_ack_exactly_at_the_limit_counts_and_one_after_it_does_not() {
 #[test]
 fn a_request_may_have_timeouts_of_its_own() {
     let mut stage = stage(1, Options::default());
-    let own = Ask { ack_timeout: Some(30 * SECOND), reply_timeout: Some(20 * SECOND), ..Ask::any() };
+    let own = Ask { ack_timeout: Some(2 * SECOND), reply_timeout: Some(3 * SECOND), ..Ask::any() };
     let request = stage.ask(1, own);
-    stage.pass(5 * SECOND);
+    assert_eq!(stage.due_in(), Some(2 * SECOND));
     assert!(stage.ack(stage.sent(request)[0], 1));
-    assert_eq!(stage.due_in(), Some(25 * SECOND), "an ack never shortens");
-    let zero = Ask { ack_timeout: Some(Duration::ZERO), ..Ask::any() };
-    let refusal = stage.machine.request(stage.now, 2, zero).unwrap_err();
-    assert!(matches!(&refusal, Refusal::Timeout(error) if error.to_string() == "ack_timeout must be above zero"));
+    assert_eq!(stage.due_in(), Some(3 * SECOND));
+}
+
+#[test]
+fn a_request_is_refused_the_options_that_a_requester_is() {
+    let mut stage = stage(1, Options::default());
+    let cases = [
+        (Ask { ack_timeout: Some(Duration::ZERO), ..Ask::any() }, "ack_timeout must be above zero"),
+        (Ask { reply_timeout: Some(Duration::MAX), ..Ask::any() }, "reply_timeout must be at most a year"),
+        (Ask { reply_timeout: Some(9 * SECOND), ..Ask::any() }, "reply_timeout must not be below ack_timeout"),
+        (Ask { ack_timeout: Some(101 * SECOND), ..Ask::any() }, "reply_timeout must not be below ack_timeout"),
+        (Ask { at_once: Some(0), ..Ask::any() }, "at_once must be at least 1"),
+    ];
+    for (ask, text) in cases {
+        let refusal = stage.machine.request(stage.now, 1, ask).unwrap_err();
+        assert!(matches!(&refusal, Refusal::Options(error) if error.to_string() == text), "{refusal:?}");
+    }
 }
 
 #[test]

@@ -61,6 +61,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         if self.closed {
             return Err(Refusal::Closed);
         }
+        ask.validate(&self.options)?;
         ask.suits(&self.nodes)?;
         let id = RequestId(self.next_request);
         self.next_request += 1;

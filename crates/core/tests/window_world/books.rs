@@ -84,7 +84,13 @@ pub(super) struct Link {
     pub(super) ended: bool,
 }
 
-/// Why a request is not taken, if it is not.
+/// Whether a request's options make sense.
+pub(super) fn makes_sense(ask: &Ask, options: &Options) -> bool {
+    let ack = ask.ack_timeout.unwrap_or(options.ack_timeout);
+    ask.at_once != Some(0) && ask.reply_timeout.unwrap_or(options.reply_timeout) >= ack
+}
+
+/// Why there are not the nodes for a request, if there are not.
 pub(super) fn refusal(ask: &Ask, names: &BTreeSet<String>) -> Option<Refusal> {
     let asked = match &ask.nodes {
         None => names.len(),
@@ -167,7 +173,7 @@ impl Inquiry {
 impl Books {
     pub(super) fn took(&mut self, clock: Moment, id: RequestId, tag: Tag, ask: Ask, options: &Options) {
         let ack = ask.ack_timeout.unwrap_or(options.ack_timeout);
-        let reply = ask.reply_timeout.unwrap_or(options.reply_timeout).max(ack);
+        let reply = ask.reply_timeout.unwrap_or(options.reply_timeout);
         let inquiry = Inquiry { tag, ask, since: clock, ack, reply, started: None, asked: Vec::new() };
         assert!(self.live.insert(id, inquiry).is_none(), "a request's name is its own");
     }

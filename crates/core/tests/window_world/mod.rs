@@ -123,6 +123,7 @@ impl World {
         match self.machine.request(self.now(), tag, ask.clone()) {
             Ok(request) => {
                 self.note(|_| format!("  {request:?}"));
+                assert!(books::makes_sense(&ask, &self.setting.options));
                 assert_eq!(books::refusal(&ask, &names), None, "it cannot succeed");
                 self.books.took(self.clock, request, tag, ask, &self.setting.options);
                 if self.random.chance(self.setting.gives_up) && !self.calm {
@@ -131,6 +132,7 @@ impl World {
                 }
             }
             Err(Refusal::Closed) => assert!(self.books.closed, "it is not closed"),
+            Err(Refusal::Options(_)) => assert!(!books::makes_sense(&ask, &self.setting.options)),
             Err(refusal) => assert_eq!(Some(refusal), books::refusal(&ask, &names)),
         }
         self.after_machine();
