@@ -315,9 +315,27 @@ fn preferred_nodes_come_first_in_the_order_they_were_given() {
     let mut stage = stage(4, Options { preferred, active_for: 60 * SECOND, request_limit: 50, ..Options::default() });
     let all = stage.ask(0, Ask::all());
     assert_eq!(stage.names(all)[..2], ["node-3", "node-1"]);
-    for (tag, expected) in [(1, "node-3"), (2, "node-1"), (3, "node-3")] {
-        let request = stage.ask(tag, Ask::any());
-        assert_eq!(stage.names(request), [expected], "they take turns, and nobody else before them");
+    let mut thirds = BTreeSet::new();
+    for tag in 1..=4 {
+        let request = stage.ask(tag, Ask { at_once: Some(3), ..Ask::any() });
+        let names = stage.names(request);
+        assert_eq!(names[..2], ["node-3", "node-1"], "they do not take turns");
+        thirds.insert(names[2].clone());
+    }
+    assert_eq!(thirds.len(), 2, "the others do");
+}
+
+#[test]
+fn nodes_that_are_named_take_even_turns_wherever_they_are_in_the_order() {
+    for seed in 0..20 {
+        let mut stage = seeded(10, limits(60 * SECOND, 50), seed);
+        let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+        for tag in 0..30 {
+            let some = Ask { nodes: Some(["node-1", "node-4", "node-8"].map(Into::into).to_vec()), ..Ask::any() };
+            let request = stage.ask(tag, some);
+            *asked.entry(stage.names(request)[0].clone()).or_default() += 1;
+        }
+        assert_eq!(asked.into_values().collect::<Vec<_>>(), [10, 10, 10]);
     }
 }
 

@@ -6,7 +6,10 @@ use std::fmt;
 
 /// Opens sockets to nodes, sends requests on them, and tells what is heard.
 ///
-/// None of these is called while a lock of the requester is held. A panic in one of them ends the socket it was called for.
+/// None of these functions is called while a lock of the requester is held. A panic in one of them ends the socket it was
+/// called for. What does run under the lock is what the types bring along: comparing and cloning tags, comparing nodes and
+/// asking for their names, and cloning the wakers of those who wait. All of these have to be quick, and must neither panic nor
+/// call the requester.
 pub trait Transport: Send + Sync + 'static {
     /// Whom requests are sent to. Two nodes that are not equal are different ones: a node that has moved is another.
     type Node: Node + Send + Sync + 'static;

@@ -20,7 +20,7 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// How many nodes are asked at once when one answer is enough.
     pub read_nodes: usize,
-    /// Names of nodes that are asked before others, the first first. Names that no node has are passed over.
+    /// Names of nodes that are asked before others, always the first first: they do not take turns. Names that no node has are passed over.
     pub preferred: Vec<Arc<str>>,
     /// How many windows there may be at a time; over it, requests wait in order. `None` is as many as are needed.
     pub max_windows: Option<usize>,

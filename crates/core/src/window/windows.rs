@@ -99,18 +99,19 @@ impl<N: Node> Window<N> {
         self.requests.insert(request);
     }
 
-    /// The nodes that a request asks, in order: those that are preferred and then the others, each of the two beginning one
+    /// The nodes that a request asks, in order: those that are preferred as they were given, and then the others, beginning one
     /// further with every request that does not ask all at once.
-    pub(super) fn order_for(&mut self, names: Option<&[Arc<str>]>) -> Vec<usize> {
-        let (preferred, others) = self.order.split_at(self.preferred);
-        let turned = |nodes: &[usize]| -> Vec<usize> {
-            let by = if nodes.is_empty() { 0 } else { self.turn % nodes.len() };
-            nodes[by..].iter().chain(&nodes[..by]).copied().collect()
+    pub(super) fn order_for(&self, names: Option<&[Arc<str>]>) -> Vec<usize> {
+        let asked = |node: &&usize| match names {
+            Some(names) => names.iter().any(|name| &**name == self.nodes[**node].name()),
+            None => true,
         };
-        let mut order = [turned(preferred), turned(others)].concat();
-        if let Some(names) = names {
-            order.retain(|&node| names.iter().any(|name| &**name == self.nodes[node].name()));
-        }
+        let (preferred, others) = self.order.split_at(self.preferred);
+        let mut order: Vec<usize> = preferred.iter().filter(asked).copied().collect();
+        // Those who are not asked at all have no turn: else whoever comes after them would have theirs.
+        let others: Vec<usize> = others.iter().filter(asked).copied().collect();
+        let by = self.turn.checked_rem(others.len()).unwrap_or(0);
+        order.extend(others[by..].iter().chain(&others[..by]));
         order
     }
 
