@@ -24,7 +24,8 @@ pub trait Transport: Send + Sync + 'static {
     type Answer: fmt::Debug + Send + 'static;
     /// What an answer is matched with its request by. While a node owes an answer, whether anybody still waits for it or not,
     /// its window takes no other request with that tag: it goes to another window, so that a protocol without numbers may do
-    /// with a few constant tags.
+    /// with a few constant tags. Only a node that answers twice can still be misunderstood: under a tag that comes again, its
+    /// second answer is taken for one to the later request.
     type Tag: Ord + Clone + Send + 'static;
     /// Why opening or using a socket failed.
     type Error: Error + Send + Sync + 'static;
