@@ -212,6 +212,8 @@ async fn what_cannot_succeed_is_said_at_once() {
         requester.quorum(Question(1), 5, text).await.unwrap_err().to_string(),
         requester.quorum(Question(1), 0, text).await.unwrap_err().to_string(),
         requester.any(Question(1), |_| true).reply_timeout(Duration::ZERO).await.unwrap_err().to_string(),
+        requester.any(Question(1), |_| true).reply_timeout(9 * SECOND).await.unwrap_err().to_string(),
+        requester.any(Question(1), |_| true).at_once(0).await.unwrap_err().to_string(),
     ];
     let expected = [
         "`ledger` has no nodes named node-8, node-9",
@@ -219,6 +221,8 @@ async fn what_cannot_succeed_is_said_at_once() {
         "a quorum of 5 is out of reach: `ledger` asks 4 nodes",
         "a quorum must be at least 1",
         "reply_timeout must be above zero",
+        "reply_timeout must not be below ack_timeout",
+        "at_once must be at least 1",
     ];
     assert_eq!(texts, expected);
     assert_eq!(nodes.opened(), 0);

@@ -55,6 +55,23 @@ async fn ten_requests_in_three_seconds_are_two_windows_and_none_is_left_after_fi
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_tag_again_and_again_takes_no_more_windows_than_other_tags() {
+    let nodes = Nodes::new();
+    let requester = builder(&nodes).build().unwrap();
+    for _ in 0..30 {
+        ask_any(&requester, 7).await;
+    }
+    assert_eq!((nodes.identities(), nodes.open()), (6, 0), "five requests each");
+    for _ in 0..30 {
+        requester.quorum(Question(7), 2, |answer| Some(answer.clone())).await.unwrap();
+        // Those whose answers were not needed give them.
+        sleep(MS).await;
+    }
+    assert_eq!((nodes.identities(), nodes.open()), (12, 0));
+    assert!(nodes.most() <= 4, "{} at a time", nodes.most());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_window_is_measured_from_its_creation() {
     let nodes = Nodes::new();
     let requester = builder(&nodes).build().unwrap();

@@ -59,7 +59,10 @@ impl Stage {
                     self.sockets.insert(socket, (window, node.name().to_owned()));
                     self.windows.insert(window);
                 }
-                Action::Send { socket, request } => self.sent.push((request, socket)),
+                Action::Send { socket, request } => {
+                    assert!(self.machine.handle_sending(self.now, socket, request));
+                    self.sent.push((request, socket));
+                }
                 Action::Close(socket) => assert!(self.sockets.remove(&socket).is_some()),
                 Action::Over(_) => {}
             }
@@ -265,14 +268,27 @@ fn an_ack_exactly_at_the_limit_counts_and_one_after_it_does_not() {
 #[test]
 fn a_request_may_have_timeouts_of_its_own() {
     let mut stage = stage(1, Options::default());
-    let own = Ask { ack_timeout: Some(30 * SECOND), reply_timeout: Some(20 * SECOND), ..Ask::any() };
+    let own = Ask { ack_timeout: Some(2 * SECOND), reply_timeout: Some(3 * SECOND), ..Ask::any() };
     let request = stage.ask(1, own);
-    stage.pass(5 * SECOND);
+    assert_eq!(stage.due_in(), Some(2 * SECOND));
     assert!(stage.ack(stage.sent(request)[0], 1));
-    assert_eq!(stage.due_in(), Some(25 * SECOND), "an ack never shortens");
-    let zero = Ask { ack_timeout: Some(Duration::ZERO), ..Ask::any() };
-    let refusal = stage.machine.request(stage.now, 2, zero).unwrap_err();
-    assert!(matches!(&refusal, Refusal::Timeout(error) if error.to_string() == "ack_timeout must be above zero"));
+    assert_eq!(stage.due_in(), Some(3 * SECOND));
+}
+
+#[test]
+fn a_request_is_refused_the_options_that_a_requester_is() {
+    let mut stage = stage(1, Options::default());
+    let cases = [
+        (Ask { ack_timeout: Some(Duration::ZERO), ..Ask::any() }, "ack_timeout must be above zero"),
+        (Ask { reply_timeout: Some(Duration::MAX), ..Ask::any() }, "reply_timeout must be at most a year"),
+        (Ask { reply_timeout: Some(9 * SECOND), ..Ask::any() }, "reply_timeout must not be below ack_timeout"),
+        (Ask { ack_timeout: Some(101 * SECOND), ..Ask::any() }, "reply_timeout must not be below ack_timeout"),
+        (Ask { at_once: Some(0), ..Ask::any() }, "at_once must be at least 1"),
+    ];
+    for (ask, text) in cases {
+        let refusal = stage.machine.request(stage.now, 1, ask).unwrap_err();
+        assert!(matches!(&refusal, Refusal::Options(error) if error.to_string() == text), "{refusal:?}");
+    }
 }
 
 #[test]
@@ -299,9 +315,27 @@ fn preferred_nodes_come_first_in_the_order_they_were_given() {
     let mut stage = stage(4, Options { preferred, active_for: 60 * SECOND, request_limit: 50, ..Options::default() });
     let all = stage.ask(0, Ask::all());
     assert_eq!(stage.names(all)[..2], ["node-3", "node-1"]);
-    for (tag, expected) in [(1, "node-3"), (2, "node-1"), (3, "node-3")] {
-        let request = stage.ask(tag, Ask::any());
-        assert_eq!(stage.names(request), [expected], "they take turns, and nobody else before them");
+    let mut thirds = BTreeSet::new();
+    for tag in 1..=4 {
+        let request = stage.ask(tag, Ask { at_once: Some(3), ..Ask::any() });
+        let names = stage.names(request);
+        assert_eq!(names[..2], ["node-3", "node-1"], "they do not take turns");
+        thirds.insert(names[2].clone());
+    }
+    assert_eq!(thirds.len(), 2, "the others do");
+}
+
+#[test]
+fn nodes_that_are_named_take_even_turns_wherever_they_are_in_the_order() {
+    for seed in 0..20 {
+        let mut stage = seeded(10, limits(60 * SECOND, 50), seed);
+        let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+        for tag in 0..30 {
+            let some = Ask { nodes: Some(["node-1", "node-4", "node-8"].map(Into::into).to_vec()), ..Ask::any() };
+            let request = stage.ask(tag, some);
+            *asked.entry(stage.names(request)[0].clone()).or_default() += 1;
+        }
+        assert_eq!(asked.into_values().collect::<Vec<_>>(), [10, 10, 10]);
     }
 }
 
@@ -452,7 +486,7 @@ fn what_cannot_succeed_is_refused_at_once() {
 }
 
 #[test]
-fn a_window_carries_a_tag_once_so_that_no_answer_is_taken_for_another() {
+fn a_window_that_is_owed_a_tag_takes_no_other_so_that_no_answer_is_taken_for_another() {
     let mut stage = stage(1, Options::default());
     let first = stage.ask(7, Ask::any());
     assert!(stage.machine.forget(stage.now, first));
@@ -461,6 +495,74 @@ fn a_window_carries_a_tag_once_so_that_no_answer_is_taken_for_another() {
     assert!(!stage.answer(stage.sent(first)[0], 7, OTHER), "the answer to the one that was given up");
     assert!(stage.answer(stage.sent(second)[0], 7, GOOD));
     assert_eq!(stage.outcome(second), Some(&Outcome::Reached(Key(0))));
+}
+
+#[test]
+fn a_tag_comes_again_on_the_same_window_when_nobody_owes_an_answer_with_it() {
+    let mut stage = stage(4, limits(60 * SECOND, 50));
+    for _ in 0..10 {
+        stage.served(7);
+    }
+    let quorum = stage.ask(7, Ask::quorum(2));
+    let sockets = stage.sent(quorum);
+    stage.answer(sockets[0], 7, GOOD);
+    stage.answer(sockets[1], 7, GOOD);
+    assert_eq!(stage.outcome(quorum), Some(&Outcome::Reached(Key(0))));
+    assert!(!stage.answer(sockets[2], 7, OTHER), "nobody waits for it, but it has come");
+    stage.end_socket(sockets[3]);
+    stage.served(7);
+    assert_eq!(stage.windows.len(), 1);
+}
+
+#[test]
+fn a_tag_whose_time_is_over_is_owed_until_its_answer_comes() {
+    let mut stage = stage(1, limits(60 * SECOND, 50));
+    let first = stage.ask(7, Ask::any());
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.outcome(first), Some(&Outcome::Impossible));
+    stage.served(7);
+    assert_eq!(stage.windows.len(), 2, "it may still come");
+    assert!(!stage.ack(stage.sent(first)[0], 7), "this is not yet it");
+    assert!(!stage.answer(stage.sent(first)[0], 7, OTHER));
+    let [one, other] = [(); 2].map(|()| stage.ask(7, Ask::any()));
+    assert_ne!(stage.sent(one), stage.sent(other));
+    assert_eq!(stage.windows.len(), 2, "both are free again");
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_sent_and_owed_by_nobody() {
+    let mut stage = stage(1, limits(60 * SECOND, 50));
+    let sending = |stage: &mut Stage, tag| {
+        let request = stage.machine.request(stage.now, tag, Ask::any()).unwrap();
+        let socket = std::iter::from_fn(|| stage.machine.poll_action()).find_map(|action| match action {
+            Action::Send { socket, .. } => Some(socket),
+            Action::Open { .. } | Action::Close(_) | Action::Over(_) => None,
+        });
+        (request, socket.unwrap())
+    };
+    let (cancelled, socket) = sending(&mut stage, 7);
+    assert!(!stage.answer(socket, 7, GOOD), "it was not even sent");
+    assert!(stage.machine.forget(stage.now, cancelled));
+    assert!(!stage.machine.handle_sending(stage.now, socket, cancelled));
+    let (late, again) = sending(&mut stage, 7);
+    assert_eq!(again, socket, "the tag is free");
+    stage.now += 10 * SECOND + MS; // nobody has told the machine
+    assert!(!stage.machine.handle_sending(stage.now, socket, late), "its time is over");
+    let (wanted, _) = sending(&mut stage, 7);
+    assert!(!stage.machine.handle_sending(stage.now, socket, late), "not even under a tag that is waited for");
+    assert!(stage.machine.handle_sending(stage.now, socket, wanted));
+}
+
+#[test]
+fn a_tag_that_is_owed_holds_up_nobody_else_in_line() {
+    let mut stage = stage(1, Options { max_windows: Some(1), ..Options::default() });
+    let first = stage.ask(7, Ask::any());
+    let [again, third] = [(); 2].map(|()| stage.ask(7, Ask::any()));
+    let fresh = stage.ask(8, Ask::any());
+    assert_eq!((stage.sent(again).len(), stage.sent(fresh).len()), (0, 1));
+    assert!(stage.machine.forget(stage.now, first));
+    stage.answer(stage.sent(first)[0], 7, GOOD);
+    assert_eq!((stage.sent(again).len(), stage.sent(third).len()), (1, 0), "in order among those with one tag");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub enum Treats {
     Twice(&'static str),
     /// Accepts no sockets.
     RefusesSockets,
+    /// Takes so long to finish the handshake, and then answers `yes` at once.
+    OpensAfter(Duration),
     /// Never finishes the handshake.
     Hangs,
     /// Ends the socket when it is asked.
@@ -193,6 +195,7 @@ impl Transport for Nodes {
         match self.treats(node.name()) {
             Treats::RefusesSockets => return Err(NodeError::Refused),
             Treats::Hangs => pending().await,
+            Treats::OpensAfter(time) => sleep(time).await,
             _ => sleep(Duration::from_millis(1)).await,
         }
         let mut state = self.lock();
@@ -215,6 +218,7 @@ impl Transport for Nodes {
         let reply = |text: &str| Due::Says(Incoming::Reply(tag, text.to_owned()));
         let due = match self.treats(&socket.node) {
             Treats::Answers(text, after) => vec![(after, reply(text))],
+            Treats::OpensAfter(_) => vec![(Duration::ZERO, reply("yes"))],
             Treats::Acknowledges(first, text, then) => {
                 vec![(first, Due::Says(Incoming::Ack(tag))), (then, reply(text))]
             }

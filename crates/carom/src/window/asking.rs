@@ -24,7 +24,8 @@ pub struct Answered<A> {
 /// A request under way; made by [`any`](super::Requester::any), [`quorum`](super::Requester::quorum) and
 /// [`all`](super::Requester::all). It begins when it is first polled; before that it can be told more.
 ///
-/// Cancel safe: dropping it forgets the request everywhere. What was sent is not taken back.
+/// Cancel safe: dropping it forgets the request everywhere, and it is sent to nobody from then on. What was sent is not taken
+/// back.
 #[must_use = "a request does nothing until it is awaited"]
 pub struct Asking<'requester, T: Transport, O> {
     shared: &'requester Arc<Shared<T>>,
@@ -60,21 +61,23 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
     }
 
     /// How many nodes are asked at first. More are as some fail or disagree, so that the largest group of equal answers and
-    /// those still waited for are together as many. At least as many as are needed. Default: `read_nodes` for
-    /// [`any`](super::Requester::any), all nodes otherwise; [`all`](super::Requester::all) always asks all.
+    /// those still waited for are together as many. At least 1, or the request fails; when more answers are needed than this,
+    /// as many. Default: `read_nodes` for [`any`](super::Requester::any), all nodes otherwise;
+    /// [`all`](super::Requester::all) always asks all.
     pub fn at_once(mut self, nodes: usize) -> Self {
         self.ask.at_once = Some(nodes);
         self
     }
 
-    /// How long a node may take to say anything, from when it is asked. Default: the requester's.
+    /// How long a node may take to say anything, from when it is asked. Default: the requester's. The request fails if it is
+    /// above `reply_timeout`, the requester's if there is no other.
     pub fn ack_timeout(mut self, timeout: Duration) -> Self {
         self.ask.ack_timeout = Some(timeout);
         self
     }
 
-    /// How long a node that has acknowledged may take to answer, from when it is asked. Default: the requester's. When it is
-    /// below `ack_timeout`, that is what counts.
+    /// How long a node that has acknowledged may take to answer, from when it is asked. Default: the requester's. The
+    /// request fails if it is below `ack_timeout`, the requester's if there is no other.
     pub fn reply_timeout(mut self, timeout: Duration) -> Self {
         self.ask.reply_timeout = Some(timeout);
         self
@@ -147,7 +150,7 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
             Refusal::NoNodes => RequestError::NoNodes { requester },
             Refusal::UnknownNodes(names) => RequestError::UnknownNodes { requester, names },
             Refusal::Unreachable { wanted, nodes } => RequestError::Unreachable { requester, wanted, nodes },
-            Refusal::Timeout(error) => RequestError::Timeout { requester, error },
+            Refusal::Options(error) => RequestError::Options { requester, error },
         }
     }
 }

@@ -61,7 +61,7 @@ impl<T: Transport> Builder<T> {
     }
 
     /// How long a node that has acknowledged a request may take to answer it, also from when it is asked. Default 100 s; not
-    /// below `ack_timeout`. A request waits no longer than this for a window, if there are `max_windows`.
+    /// below `ack_timeout`. Both are for each node by itself: [`all`](Requester::all) waits for the slowest. A request waits no longer than this for a window, if there are `max_windows`.
     pub fn reply_timeout(mut self, reply_timeout: Duration) -> Builder<T> {
         self.options.reply_timeout = reply_timeout;
         self
@@ -73,7 +73,8 @@ impl<T: Transport> Builder<T> {
         self
     }
 
-    /// Names of nodes that are asked before others, the first first. Default none. Names that no node has are passed over.
+    /// Names of nodes that are asked before others, always the first first: they do not take turns, as others do. Default none.
+    /// Names that no node has are passed over.
     pub fn preferred(mut self, preferred: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Builder<T> {
         self.options.preferred = preferred.into_iter().map(Into::into).collect();
         self

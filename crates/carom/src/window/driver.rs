@@ -7,7 +7,7 @@ use super::socket::{Line, News, Report};
 use super::transport::{Incoming, Kind};
 use crate::clock;
 use crate::quiet::{drop_quietly, text_of};
-use carom_core::window::{Action, Node, SocketId, Verdict, WindowId};
+use carom_core::window::{Action, Node, RequestId, SocketId, Verdict, WindowId};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ pub(super) struct Driver<T: Transport> {
     identities: HashMap<WindowId, Arc<T::Identity>>,
     tasks: JoinSet<()>,
     by_task: HashMap<Id, SocketId>,
-    sockets: HashMap<SocketId, Open<T>>,
+    sockets: HashMap<SocketId, Open>,
     reports: mpsc::Receiver<Report<T>>,
     report: mpsc::Sender<Report<T>>,
 }
 
 /// A socket whose task runs.
-struct Open<T: Transport> {
-    requests: mpsc::UnboundedSender<Arc<T::Request>>,
+struct Open {
+    requests: mpsc::UnboundedSender<RequestId>,
     task: AbortHandle,
 }
 
@@ -83,8 +83,7 @@ impl<T: Transport> Driver<T> {
         match action {
             Action::Open { socket, window, node } => self.open(socket, window, node),
             Action::Send { socket, request } => {
-                let request = self.shared.lock().request(request);
-                if let (Some(open), Some(request)) = (self.sockets.get(&socket), request) {
+                if let Some(open) = self.sockets.get(&socket) {
                     // It fails when the task has ended, which is about to be heard.
                     let _ = open.requests.send(request);
                 }
@@ -135,7 +134,7 @@ impl<T: Transport> Driver<T> {
     }
 
     fn answered(&mut self, socket: SocketId, tag: &T::Tag, kind: Kind, answer: T::Answer) {
-        let judge = self.shared.lock().judge(socket, tag);
+        let judge = self.shared.step(|table| table.judge(clock::now(), socket, tag));
         // Late, twice, or unknown.
         let Some((request, mut judge)) = judge else { return drop_quietly(&self.shared.name, answer) };
         let verdict = catch_unwind(AssertUnwindSafe(|| judge(kind, &answer))).unwrap_or_else(|_| {

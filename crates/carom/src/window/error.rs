@@ -105,9 +105,9 @@ pub enum RequestError<A> {
         /// How many nodes there are to give them.
         nodes: usize,
     },
-    /// A timeout of the request makes no sense.
+    /// An option of the request makes no sense.
     #[non_exhaustive]
-    Timeout {
+    Options {
         /// The name of the requester.
         requester: Arc<str>,
         /// Which, and why.
@@ -154,7 +154,7 @@ impl<A> RequestError<A> {
             | RequestError::UnknownNodes { .. }
             | RequestError::NoNodes { .. }
             | RequestError::Unreachable { .. }
-            | RequestError::Timeout { .. }
+            | RequestError::Options { .. }
             | RequestError::Closed { .. } => &[],
         }
     }
@@ -197,7 +197,7 @@ impl<A> fmt::Display for RequestError<A> {
             RequestError::Unreachable { requester, wanted, nodes } => {
                 write!(f, "a quorum of {wanted} is out of reach: `{requester}` asks {nodes} nodes")?;
             }
-            RequestError::Timeout { error, .. } => write!(f, "{error}")?,
+            RequestError::Options { error, .. } => write!(f, "{error}")?,
             RequestError::Closed { requester } => write!(f, "`{requester}` is closed")?,
         }
         let accounts = self.accounts();

@@ -55,8 +55,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nodes are asked in an order that is shuffled for every window, those that are `preferred` first; each request that does not
-//! ask all of them begins one further. Every node has `ack_timeout` to say something and, once it has acknowledged a request,
+//! Nodes are asked in an order that is shuffled for every window, and each request that does not ask all of them begins one
+//! further; those that are `preferred` come first, always in the order they were given. Every node has `ack_timeout` to say something and, once it has acknowledged a request,
 //! `reply_timeout`; both count from when it is asked. A request that outlives its window keeps the sockets it waits on, and
 //! asks further nodes with that window's identity.
 
@@ -106,6 +106,9 @@ impl<T: Transport> Requester<T> {
     /// The first valid answer. `read_nodes` are asked at once, and the next one whenever one of them says nothing in time,
     /// refuses, gives an answer that is not valid, or cannot be reached; each node once.
     ///
+    /// `is_valid` runs in the requester's driver, with no lock held: while it does, nothing else happens, so it must be quick. If
+    /// it panics, the answer does not count.
+    ///
     /// Cancel safe: dropping the future forgets the request everywhere.
     ///
     /// # Errors
@@ -122,6 +125,9 @@ impl<T: Transport> Requester<T> {
     /// [`Asking::at_once`]. `None` is for an answer that makes no sense: it does not count. Refusals have keys as well, and
     /// count apart from replies.
     ///
+    /// `key` runs in the requester's driver, with no lock held, and so do comparisons of keys: while they do, nothing else
+    /// happens, so they must be quick. If one panics, the answer does not count.
+    ///
     /// Cancel safe: dropping the future forgets the request everywhere.
     ///
     /// # Errors
@@ -137,6 +143,10 @@ impl<T: Transport> Requester<T> {
     }
 
     /// What every node says, or why it says nothing; see [`Asking::nodes`] to ask some of them only.
+    ///
+    /// Timeouts are for each node by itself: one that acknowledges the request and says no more is waited for until its
+    /// `reply_timeout`, while one that says nothing is given up after the `ack_timeout`. So this takes as long as the slowest
+    /// node, and up to `reply_timeout` if there is one that has acknowledged.
     ///
     /// Cancel safe: dropping the future forgets the request everywhere.
     ///

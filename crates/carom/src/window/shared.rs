@@ -141,14 +141,24 @@ impl<T: Transport> Table<T> {
         Left(self.callers.remove(&id))
     }
 
-    /// What is to be sent, if it still is.
-    pub(super) fn request(&self, id: RequestId) -> Option<Arc<T::Request>> {
-        self.callers.get(&id).map(|caller| Arc::clone(&caller.request))
+    /// What a socket that is ready is to send, if anybody still waits for the answer.
+    pub(super) fn sending(&mut self, now: Instant, socket: SocketId, id: RequestId) -> Option<Arc<T::Request>> {
+        let wanted = self.machine.handle_sending(now, socket, id);
+        self.callers.get(&id).filter(|_| wanted).map(|caller| Arc::clone(&caller.request))
     }
 
-    /// Who judges an answer, if anybody waits for it. It comes back with [`Table::answered`].
-    pub(super) fn judge(&mut self, socket: SocketId, tag: &T::Tag) -> Option<(RequestId, Judge<T::Answer>)> {
-        let Place { request, .. } = self.machine.awaited(socket, tag)?;
+    /// Who judges an answer, if anybody waits for it. It comes back with [`Table::judge_again`].
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        tag: &T::Tag,
+    ) -> Option<(RequestId, Judge<T::Answer>)> {
+        let Some(Place { request, .. }) = self.machine.awaited(socket, tag) else {
+            // Nobody does, whatever it says; but now it has come.
+            self.machine.handle_answer(now, socket, tag, Verdict::Invalid);
+            return None;
+        };
         let judge = self.callers.get_mut(&request)?.judge.take()?;
         Some((request, judge))
     }

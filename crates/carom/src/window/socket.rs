@@ -1,9 +1,10 @@
-//! The task of one socket: opens it, sends what it is given, and reports what it hears until it ends.
+//! The task of one socket: opens it, sends what it is given and is still wanted, and reports what it hears until it ends.
 
 use super::Transport;
 use super::shared::{Cause, Shared};
 use super::transport::Incoming;
-use carom_core::window::SocketId;
+use crate::clock;
+use carom_core::window::{RequestId, SocketId};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -24,7 +25,7 @@ pub(super) struct Line<T: Transport> {
     pub(super) shared: Arc<Shared<T>>,
     pub(super) node: Arc<T::Node>,
     pub(super) identity: Arc<T::Identity>,
-    pub(super) requests: mpsc::UnboundedReceiver<Arc<T::Request>>,
+    pub(super) requests: mpsc::UnboundedReceiver<RequestId>,
     pub(super) reports: mpsc::Sender<Report<T>>,
 }
 
@@ -43,7 +44,11 @@ impl<T: Transport> Line<T> {
             tokio::select! {
                 biased;
                 request = self.requests.recv() => match request {
-                    Some(request) => transport.send(&mut socket, &request)?,
+                    // Those whose answers nobody waits for any more are left out: it may have taken long to get here.
+                    Some(request) => {
+                        let request = self.shared.step(|table| table.sending(clock::now(), self.id, request));
+                        request.map_or(Ok(()), |request| transport.send(&mut socket, &request))?;
+                    }
                     // The driver is gone.
                     None => return Ok(()),
                 },

@@ -6,7 +6,10 @@ use std::fmt;
 
 /// Opens sockets to nodes, sends requests on them, and tells what is heard.
 ///
-/// None of these is called while a lock of the requester is held. A panic in one of them ends the socket it was called for.
+/// None of these functions is called while a lock of the requester is held. A panic in one of them ends the socket it was
+/// called for. What does run under the lock is what the types bring along: comparing and cloning tags, comparing nodes and
+/// asking for their names, and cloning the wakers of those who wait. All of these have to be quick, and must neither panic nor
+/// call the requester.
 pub trait Transport: Send + Sync + 'static {
     /// Whom requests are sent to. Two nodes that are not equal are different ones: a node that has moved is another.
     type Node: Node + Send + Sync + 'static;
@@ -19,8 +22,10 @@ pub trait Transport: Send + Sync + 'static {
     type Request: Send + Sync + 'static;
     /// What comes back.
     type Answer: fmt::Debug + Send + 'static;
-    /// What an answer is matched with its request by. A window carries every tag once: a request whose tag was used on a
-    /// window goes to another one, so that a protocol without numbers may do with a few constant tags.
+    /// What an answer is matched with its request by. While a node owes an answer, whether anybody still waits for it or not,
+    /// its window takes no other request with that tag: it goes to another window, so that a protocol without numbers may do
+    /// with a few constant tags. Only a node that answers twice can still be misunderstood: under a tag that comes again, its
+    /// second answer is taken for one to the later request.
     type Tag: Ord + Clone + Send + 'static;
     /// Why opening or using a socket failed.
     type Error: Error + Send + Sync + 'static;

@@ -1,7 +1,7 @@
 //! What a request wants: how many answers, from whom, and how soon.
 
 use super::nodes::{Node, Nodes};
-use super::options::{Options, time};
+use super::options::{Options, count, timeouts};
 use crate::options::OptionsError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ pub struct Ask {
     /// When it is done.
     pub goal: Goal,
     /// How many nodes are asked at first; more as some fail or disagree, so that the best group of equal answers and those
-    /// still waited for are together as many. Never fewer than the goal needs; `None` is `read_nodes`.
+    /// still waited for are together as many. At least 1; as many as the goal needs, if that is more. `None` is `read_nodes`.
     pub at_once: Option<usize>,
     /// Only these nodes, by name; one named twice is asked once. `None` is all.
     pub nodes: Option<Vec<Arc<str>>>,
     /// Instead of the requester's.
     pub ack_timeout: Option<Duration>,
-    /// Instead of the requester's. When it is below the other one, an acknowledgement changes nothing.
+    /// Instead of the requester's. Not below the other one, wherever that comes from.
     pub reply_timeout: Option<Duration>,
 }
 
@@ -48,8 +48,8 @@ pub enum Refusal {
         /// How many nodes it asks.
         nodes: usize,
     },
-    /// One of its timeouts makes no sense.
-    Timeout(OptionsError),
+    /// One of its options makes no sense.
+    Options(OptionsError),
 }
 
 impl Ask {
@@ -74,8 +74,7 @@ impl Ask {
 
     /// How long a node has to acknowledge, and how long to answer when it has; both from when it is asked.
     pub(super) fn timeouts(&self, options: &Options) -> (Duration, Duration) {
-        let ack = self.ack_timeout.unwrap_or(options.ack_timeout);
-        (ack, self.reply_timeout.unwrap_or(options.reply_timeout).max(ack))
+        (self.ack_timeout.unwrap_or(options.ack_timeout), self.reply_timeout.unwrap_or(options.reply_timeout))
     }
 
     /// How many of `nodes` are asked at first.
@@ -86,11 +85,14 @@ impl Ask {
         }
     }
 
+    /// Refuses options that make no sense, as [`Options::validate`] does.
+    pub(super) fn validate(&self, options: &Options) -> Result<(), Refusal> {
+        let (ack, reply) = self.timeouts(options);
+        timeouts(ack, reply).and(count("at_once", self.at_once.unwrap_or(1))).map_err(Refusal::Options)
+    }
+
     /// Whether these nodes can give what it wants.
     pub(super) fn suits<N: Node>(&self, nodes: &Nodes<N>) -> Result<(), Refusal> {
-        for (option, timeout) in [("ack_timeout", self.ack_timeout), ("reply_timeout", self.reply_timeout)] {
-            timeout.map_or(Ok(()), |timeout| time(option, timeout)).map_err(Refusal::Timeout)?;
-        }
         let asked = match &self.nodes {
             None => nodes.len(),
             Some(names) => {

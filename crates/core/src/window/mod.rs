@@ -28,6 +28,7 @@
 //! assert_eq!(windows.poll_action(), Some(Action::Send { socket, request }));
 //! assert_eq!(windows.poll_action(), None); // one answer is enough: one node is asked
 //!
+//! assert!(windows.handle_sending(now, socket, request)); // the socket is open, and somebody still waits
 //! windows.handle_answer(now, socket, &"request 1", Verdict::Counts(Key(0)));
 //! assert_eq!(windows.poll_delivery().unwrap().outcome, Outcome::Reached(Key(0)));
 //!
@@ -89,7 +90,7 @@ pub enum Action<N> {
         /// To whom.
         node: Arc<N>,
     },
-    /// Send a request as soon as the socket is open.
+    /// Send a request as soon as the socket is open, if [`Machine::handle_sending`] then says that it still is to be sent.
     Send {
         /// On which.
         socket: SocketId,
@@ -161,7 +162,7 @@ pub struct Machine<N, G> {
     random: Random,
     nodes: Nodes<N>,
     closed: bool,
-    windows: BTreeMap<WindowId, Window<N, G>>,
+    windows: BTreeMap<WindowId, Window<N>>,
     sockets: BTreeMap<SocketId, Socket<G>>,
     requests: BTreeMap<RequestId, Request<G>>,
     /// Those who wait for a window, in order.

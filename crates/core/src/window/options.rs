@@ -20,7 +20,7 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// How many nodes are asked at once when one answer is enough.
     pub read_nodes: usize,
-    /// Names of nodes that are asked before others, the first first. Names that no node has are passed over.
+    /// Names of nodes that are asked before others, always the first first: they do not take turns. Names that no node has are passed over.
     pub preferred: Vec<Arc<str>>,
     /// How many windows there may be at a time; over it, requests wait in order. `None` is as many as are needed.
     pub max_windows: Option<usize>,
@@ -47,30 +47,38 @@ impl Options {
     /// # Errors
     /// The first option that is out of bounds.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        let refuse = |option, problem: &str| Err(OptionsError::new(option, problem));
         time("active_for", self.active_for)?;
-        time("ack_timeout", self.ack_timeout)?;
-        time("reply_timeout", self.reply_timeout)?;
-        if self.reply_timeout < self.ack_timeout {
-            return refuse("reply_timeout", "must not be below ack_timeout");
-        }
-        for (option, count) in [("request_limit", self.request_limit), ("read_nodes", self.read_nodes)] {
-            if count == 0 {
-                return refuse(option, "must be at least 1");
-            }
-        }
-        if self.max_windows == Some(0) {
-            return refuse("max_windows", "must be at least 1");
-        }
+        timeouts(self.ack_timeout, self.reply_timeout)?;
+        count("request_limit", self.request_limit)?;
+        count("read_nodes", self.read_nodes)?;
+        count("max_windows", self.max_windows.unwrap_or(1))?;
         if self.preferred.iter().collect::<BTreeSet<_>>().len() < self.preferred.len() {
-            return refuse("preferred", "must not name a node twice");
+            return Err(OptionsError::new("preferred", "must not name a node twice"));
         }
         Ok(())
     }
 }
 
+/// Refuses timeouts that make no sense, each by itself or both together.
+pub(super) fn timeouts(ack: Duration, reply: Duration) -> Result<(), OptionsError> {
+    time("ack_timeout", ack)?;
+    time("reply_timeout", reply)?;
+    if reply < ack {
+        return Err(OptionsError::new("reply_timeout", "must not be below ack_timeout"));
+    }
+    Ok(())
+}
+
+/// Refuses to have none of what there must be one of.
+pub(super) fn count(option: &'static str, count: usize) -> Result<(), OptionsError> {
+    match count {
+        0 => Err(OptionsError::new(option, "must be at least 1")),
+        1.. => Ok(()),
+    }
+}
+
 /// Refuses a time that is none, or that no clock could be set to.
-pub(super) fn time(option: &'static str, time: Duration) -> Result<(), OptionsError> {
+fn time(option: &'static str, time: Duration) -> Result<(), OptionsError> {
     if time.is_zero() {
         return Err(OptionsError::new(option, "must be above zero"));
     }

@@ -4,6 +4,7 @@ use super::ask::{Ask, Refusal};
 use super::nodes::Node;
 use super::round::{Asked, Round, Standing, Told};
 use super::{Account, Action, Delivery, Key, Machine, Outcome, RequestId, SocketId, Timer, WindowId};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,7 +51,8 @@ pub struct Place {
 }
 
 impl<N: Node, G: Ord + Clone> Machine<N, G> {
-    /// Takes a request. `tag` is what answers are matched with it by: no window carries the same tag twice.
+    /// Takes a request. `tag` is what answers are matched with it by: a window on which an answer with this tag may still come
+    /// is passed over.
     ///
     /// # Errors
     /// When it cannot succeed: a [`Refusal`] says why.
@@ -59,6 +61,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         if self.closed {
             return Err(Refusal::Closed);
         }
+        ask.validate(&self.options)?;
         ask.suits(&self.nodes)?;
         let id = RequestId(self.next_request);
         self.next_request += 1;
@@ -79,6 +82,20 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         forgotten
     }
 
+    /// A socket is open and about to send a request. Whether it is to: not when nobody waits for its answer any more. From here
+    /// on the node owes that answer.
+    pub fn handle_sending(&mut self, now: Instant, socket: SocketId, id: RequestId) -> bool {
+        self.catch_up(now);
+        let (Some(socket), Some(request)) = (self.sockets.get_mut(&socket), self.requests.get(&id)) else {
+            return false;
+        };
+        let wanted = socket.waiting.get(&request.tag) == Some(&id);
+        if wanted {
+            socket.owed.insert(request.tag.clone());
+        }
+        wanted
+    }
+
     /// A node has acknowledged a request: it has more time to answer. Whether anybody was waiting to hear it.
     pub fn handle_ack(&mut self, now: Instant, socket: SocketId, tag: &G) -> bool {
         self.catch_up(now);
@@ -93,22 +110,29 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         true
     }
 
-    /// A node has answered. Where the answer belongs; `None` when nobody waits for it (any more).
+    /// A node has answered. Where the answer belongs; `None` when nobody waits for it (any more): then it is no longer owed, and
+    /// that is all.
     pub fn handle_answer(&mut self, now: Instant, socket: SocketId, tag: &G, verdict: Verdict) -> Option<Place> {
         self.catch_up(now);
-        let at = self.awaited(socket, tag)?;
-        let told = match verdict {
-            Verdict::Counts(key) => Told::Answered(key),
-            Verdict::Invalid => Told::Invalid,
-        };
-        self.tell(now, at, told);
+        let at = self.awaited(socket, tag);
+        if !self.sockets.get_mut(&socket).is_some_and(|socket| socket.owed.remove(tag)) {
+            return None;
+        }
+        if let Some(at) = at {
+            let told = match verdict {
+                Verdict::Counts(key) => Told::Answered(key),
+                Verdict::Invalid => Told::Invalid,
+            };
+            self.tell(now, at, told);
+        }
         self.serve_line(now);
-        Some(at)
+        at
     }
 
-    /// Where an answer with this tag on this socket would belong, if anybody waits for it.
+    /// Where an answer with this tag on this socket would belong, if anybody waits for it. Nobody does for what was not sent.
     pub fn awaited(&self, socket: SocketId, tag: &G) -> Option<Place> {
-        let request = *self.sockets.get(&socket)?.waiting.get(tag)?;
+        let on = self.sockets.get(&socket).filter(|socket| socket.owed.contains(tag))?;
+        let request = *on.waiting.get(tag)?;
         match &self.requests.get(&request)?.stage {
             Stage::Asking { round, .. } => Some(Place { request, place: round.place_on(socket)? }),
             Stage::InLine { .. } => None,
@@ -148,29 +172,33 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         self.end(id, Outcome::TimedOutInLine { after });
     }
 
-    /// Starts those who wait for a window, in order, as long as there is one.
+    /// Starts those who wait for a window and for whom there is one, in order: a tag that no window can carry yet holds up
+    /// nobody else.
     pub(super) fn serve_line(&mut self, now: Instant) {
-        while let Some(&id) = self.line.first() {
+        let mut next = self.line.first().copied();
+        while let Some(id) = next {
             let Some(request) = self.requests.get(&id) else { return };
             let tag = request.tag.clone();
             // The nodes may have changed while it was in line.
             match request.ask.suits(&self.nodes) {
                 Ok(()) => match self.window_for(now, &tag) {
-                    Some(window) => self.start(now, id, window, tag),
+                    Some(window) => self.start(now, id, window),
+                    None if self.has_room(now) => {}
                     None => return,
                 },
                 Err(refusal) => self.end(id, Outcome::Refused(refusal)),
             }
+            next = self.line.range((Bound::Excluded(id), Bound::Unbounded)).next().copied();
         }
     }
 
-    fn start(&mut self, now: Instant, id: RequestId, at: WindowId, tag: G) {
+    fn start(&mut self, now: Instant, id: RequestId, at: WindowId) {
         let (Some(request), Some(window)) = (self.requests.get_mut(&id), self.windows.get_mut(&at)) else { return };
         self.line.remove(&id);
         if let Stage::InLine { deadline, .. } = request.stage {
             self.timers.remove(&(deadline, Timer::Line(id)));
         }
-        window.start(id, tag);
+        window.start(id);
         let order = window.order_for(request.ask.nodes.as_deref());
         let first = request.ask.first(&self.options, order.len());
         if first < order.len() {

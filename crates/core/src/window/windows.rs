@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// A few sockets with one identity, for a few requests.
 #[derive(Debug)]
-pub(super) struct Window<N, G> {
+pub(super) struct Window<N> {
     pub(super) nodes: Nodes<N>,
     /// The order of this window: first those that are preferred, then the others.
     order: Vec<usize>,
@@ -20,8 +20,6 @@ pub(super) struct Window<N, G> {
     pub(super) stage: Stage,
     /// Requests that were started on it.
     pub(super) started: usize,
-    /// Their tags: on one socket an answer must not be taken for that to another request, however late it comes.
-    tags: BTreeSet<G>,
     /// Requests of it that have not ended.
     pub(super) requests: BTreeSet<RequestId>,
     /// By node.
@@ -52,10 +50,20 @@ pub(super) struct Socket<G> {
     pub(super) node: usize,
     /// Who waits for an answer on it.
     pub(super) waiting: BTreeMap<G, RequestId>,
+    /// Tags of what was sent on it and is not answered, whether anybody still waits or not: until then nothing else is sent
+    /// under such a tag, so that no answer is taken for that to another request, however late it comes.
+    pub(super) owed: BTreeSet<G>,
 }
 
-impl<N: Node, G: Ord> Window<N, G> {
-    fn new(nodes: Nodes<N>, preferred: &[Arc<str>], random: &mut Random, now: Instant, until: Instant) -> Window<N, G> {
+impl<G: Ord> Socket<G> {
+    /// Whether an answer with this tag could be meant for somebody.
+    fn carries(&self, tag: &G) -> bool {
+        self.waiting.contains_key(tag) || self.owed.contains(tag)
+    }
+}
+
+impl<N: Node> Window<N> {
+    fn new(nodes: Nodes<N>, preferred: &[Arc<str>], random: &mut Random, now: Instant, until: Instant) -> Window<N> {
         let find = |name: &Arc<str>| nodes.iter().position(|node| node.name() == &**name);
         let mut order: Vec<usize> = preferred.iter().filter_map(find).collect();
         let preferred = order.len();
@@ -72,39 +80,38 @@ impl<N: Node, G: Ord> Window<N, G> {
             created: now,
             stage: Stage::Active { until },
             started: 0,
-            tags: BTreeSet::new(),
             requests: BTreeSet::new(),
             sockets: BTreeMap::new(),
         }
     }
 
-    /// Whether a request with this tag may be started on it.
-    fn takes(&self, now: Instant, tag: &G) -> bool {
+    /// Whether requests may be started on it.
+    fn is_active(&self, now: Instant) -> bool {
         match self.stage {
-            Stage::Active { until } => now < until && !self.tags.contains(tag),
+            Stage::Active { until } => now < until,
             Stage::Ending => false,
         }
     }
 
     /// Counts a request.
-    pub(super) fn start(&mut self, request: RequestId, tag: G) {
+    pub(super) fn start(&mut self, request: RequestId) {
         self.started += 1;
-        self.tags.insert(tag);
         self.requests.insert(request);
     }
 
-    /// The nodes that a request asks, in order: those that are preferred and then the others, each of the two beginning one
+    /// The nodes that a request asks, in order: those that are preferred as they were given, and then the others, beginning one
     /// further with every request that does not ask all at once.
-    pub(super) fn order_for(&mut self, names: Option<&[Arc<str>]>) -> Vec<usize> {
-        let (preferred, others) = self.order.split_at(self.preferred);
-        let turned = |nodes: &[usize]| -> Vec<usize> {
-            let by = if nodes.is_empty() { 0 } else { self.turn % nodes.len() };
-            nodes[by..].iter().chain(&nodes[..by]).copied().collect()
+    pub(super) fn order_for(&self, names: Option<&[Arc<str>]>) -> Vec<usize> {
+        let asked = |node: &&usize| match names {
+            Some(names) => names.iter().any(|name| &**name == self.nodes[**node].name()),
+            None => true,
         };
-        let mut order = [turned(preferred), turned(others)].concat();
-        if let Some(names) = names {
-            order.retain(|&node| names.iter().any(|name| &**name == self.nodes[node].name()));
-        }
+        let (preferred, others) = self.order.split_at(self.preferred);
+        let mut order: Vec<usize> = preferred.iter().filter(asked).copied().collect();
+        // Those who are not asked at all have no turn: else whoever comes after them would have theirs.
+        let others: Vec<usize> = others.iter().filter(asked).copied().collect();
+        let by = self.turn.checked_rem(others.len()).unwrap_or(0);
+        order.extend(others[by..].iter().chain(&others[..by]));
         order
     }
 
@@ -116,10 +123,14 @@ impl<N: Node, G: Ord> Window<N, G> {
 impl<N: Node, G: Ord + Clone> Machine<N, G> {
     /// The newest window with room for a request with this tag; a new one if there is none and there may be another.
     pub(super) fn window_for(&mut self, now: Instant, tag: &G) -> Option<WindowId> {
-        if let Some((&id, _)) = self.windows.iter().rev().find(|(_, window)| window.takes(now, tag)) {
+        let free = |window: &Window<N>| {
+            let carries = |id: &SocketId| self.sockets.get(id).is_some_and(|socket| socket.carries(tag));
+            window.is_active(now) && !window.sockets.values().any(carries)
+        };
+        if let Some((&id, _)) = self.windows.iter().rev().find(|(_, window)| free(window)) {
             return Some(id);
         }
-        if self.options.max_windows.is_some_and(|most| self.windows.len() >= most) {
+        if !self.may_open_a_window() {
             return None;
         }
         let id = WindowId(self.next_window);
@@ -131,6 +142,15 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         Some(id)
     }
 
+    /// Whether anybody could be started, whatever the tag.
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        self.may_open_a_window() || self.windows.values().any(|window| window.is_active(now))
+    }
+
+    fn may_open_a_window(&self) -> bool {
+        self.options.max_windows.is_none_or(|most| self.windows.len() < most)
+    }
+
     /// The socket of a window to one of its nodes, opened if there is none.
     pub(super) fn socket_to(&mut self, id: WindowId, node: usize) -> Option<SocketId> {
         let window = self.windows.get_mut(&id)?;
@@ -140,7 +160,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         let socket = SocketId(self.next_socket);
         self.next_socket += 1;
         window.sockets.insert(node, socket);
-        self.sockets.insert(socket, Socket { window: id, node, waiting: BTreeMap::new() });
+        self.sockets.insert(socket, Socket { window: id, node, waiting: BTreeMap::new(), owed: BTreeSet::new() });
         self.actions.push_back(Action::Open { socket, window: id, node: Arc::clone(&window.nodes[node]) });
         Some(socket)
     }

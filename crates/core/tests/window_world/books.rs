@@ -18,8 +18,11 @@ pub(super) struct Books {
     pub(super) sockets: BTreeMap<SocketId, Link>,
     gone: Vec<SocketId>,
     ever: BTreeSet<SocketId>,
-    /// Requests are started in the order in which they came.
-    last_started: Option<RequestId>,
+    /// Answers that are still to come, whether anybody waits for them or not.
+    owed: BTreeSet<(SocketId, Tag)>,
+    /// Who was started in this very step, and which tags windows carried until then.
+    started: Vec<(RequestId, WindowId)>,
+    carried: BTreeSet<(WindowId, Tag)>,
     nodes: u64,
     pub(super) closed: bool,
     pub(super) ended: usize,
@@ -55,6 +58,8 @@ pub(super) struct Asked {
     pub(super) socket: SocketId,
     since: Moment,
     pub(super) deadline: Moment,
+    /// Whether it has come that far.
+    sent: bool,
     acked: bool,
     pub(super) told: Option<Told>,
 }
@@ -67,7 +72,6 @@ pub(super) struct Window {
     generation: u64,
     pub(super) started: usize,
     turns: usize,
-    tags: BTreeSet<Tag>,
     /// As far as it is known: who is where in the order of those that are not preferred.
     pub(super) order: BTreeMap<usize, usize>,
 }
@@ -80,7 +84,13 @@ pub(super) struct Link {
     pub(super) ended: bool,
 }
 
-/// Why a request is not taken, if it is not.
+/// Whether a request's options make sense.
+pub(super) fn makes_sense(ask: &Ask, options: &Options) -> bool {
+    let ack = ask.ack_timeout.unwrap_or(options.ack_timeout);
+    ask.at_once != Some(0) && ask.reply_timeout.unwrap_or(options.reply_timeout) >= ack
+}
+
+/// Why there are not the nodes for a request, if there are not.
 pub(super) fn refusal(ask: &Ask, names: &BTreeSet<String>) -> Option<Refusal> {
     let asked = match &ask.nodes {
         None => names.len(),
@@ -163,7 +173,7 @@ impl Inquiry {
 impl Books {
     pub(super) fn took(&mut self, clock: Moment, id: RequestId, tag: Tag, ask: Ask, options: &Options) {
         let ack = ask.ack_timeout.unwrap_or(options.ack_timeout);
-        let reply = ask.reply_timeout.unwrap_or(options.reply_timeout).max(ack);
+        let reply = ask.reply_timeout.unwrap_or(options.reply_timeout);
         let inquiry = Inquiry { tag, ask, since: clock, ack, reply, started: None, asked: Vec::new() };
         assert!(self.live.insert(id, inquiry).is_none(), "a request's name is its own");
     }
@@ -193,7 +203,6 @@ impl Books {
             generation: self.nodes,
             started: 0,
             turns: 0,
-            tags: BTreeSet::new(),
             order: BTreeMap::new(),
         };
         self.windows.entry(window).or_insert(fresh);
@@ -205,14 +214,14 @@ impl Books {
 
     pub(super) fn sent(&mut self, clock: Moment, socket: SocketId, id: RequestId, options: &Options) {
         let link = self.sockets[&socket];
+        let is_new = self.inquiry(id).started.is_none();
+        assert!(!is_new || !self.carries(link.window, self.inquiry(id).tag), "an answer may be taken for another");
         let inquiry = self.live.get_mut(&id).or(self.given_up.get_mut(&id)).expect("it is sent for somebody");
         let window = self.windows.get_mut(&link.window).expect("a socket has a window");
-        if inquiry.started.is_none() {
-            assert!(window.tags.insert(inquiry.tag), "a window carries a tag once");
-            assert!(self.last_started.is_none_or(|last| last < id), "they are started in order");
+        if is_new {
+            self.started.push((id, link.window));
             assert!(clock == window.created || clock < window.created + options.active_for, "the window is over");
             assert_eq!(window.generation, self.nodes, "the window is for other nodes");
-            self.last_started = Some(id);
             window.started += 1;
             let named = inquiry.ask.nodes.as_ref().map(|names| names.iter().collect::<BTreeSet<_>>().len());
             let nodes = named.unwrap_or(window.servers.len());
@@ -224,7 +233,7 @@ impl Books {
             window.turns += usize::from(first < nodes);
         }
         let (since, deadline) = (clock, clock + inquiry.ack);
-        let asked = Asked { server: link.server, socket, since, deadline, acked: false, told: None };
+        let asked = Asked { server: link.server, socket, since, deadline, sent: false, acked: false, told: None };
         inquiry.asked.push(asked);
     }
 
@@ -232,14 +241,49 @@ impl Books {
         self.live.get(&id).or(self.given_up.get(&id)).expect("it is there")
     }
 
-    pub(super) fn to_whom(&self, socket: SocketId, id: RequestId) -> (usize, Tag) {
-        (self.sockets[&socket].server, self.inquiry(id).tag)
+    /// A socket has come to send a request: to which server and under which tag, if somebody still waits for the answer.
+    pub(super) fn sending(&mut self, socket: SocketId, id: RequestId) -> Option<(usize, Tag)> {
+        let inquiry = self.live.get_mut(&id).filter(|inquiry| !inquiry.is_over())?;
+        let tag = inquiry.tag;
+        let asked = inquiry.on(socket)?;
+        asked.sent = true;
+        self.owed.insert((socket, tag));
+        Some((asked.server, tag))
+    }
+
+    /// An answer has come: whether it was owed.
+    pub(super) fn paid(&mut self, socket: SocketId, tag: Tag) -> bool {
+        let owed = self.owed.remove(&(socket, tag));
+        if let Some(link) = self.sockets.get(&socket).filter(|_| owed) {
+            self.carried.insert((link.window, tag));
+        }
+        owed
+    }
+
+    /// Whether an answer with this tag may still come to this window, or somebody of it asks under this tag.
+    fn carries(&self, window: WindowId, tag: Tag) -> bool {
+        let on_it = |socket| self.sockets.get(socket).is_some_and(|link| link.window == window && !link.ended);
+        let asks = |inquiry: &Inquiry| {
+            inquiry.tag == tag && inquiry.started.is_some_and(|start| start.window == window) && !inquiry.is_over()
+        };
+        self.owed.iter().any(|(socket, of)| *of == tag && on_it(socket)) || self.live.values().any(asks)
+    }
+
+    /// Requests are started in the order in which they came, except that nobody waits for the tag of another.
+    fn promise_only_tags_hold_up(&mut self) {
+        for (id, window) in std::mem::take(&mut self.started) {
+            for (before, inquiry) in self.live.range(..id).filter(|(_, inquiry)| inquiry.started.is_none()) {
+                let held_up = self.carried.contains(&(window, inquiry.tag)) || self.carries(window, inquiry.tag);
+                assert!(held_up, "{before:?} could have been started instead of {id:?}");
+            }
+        }
+        self.carried.clear();
     }
 
     /// Who waits for an answer with this tag on this socket.
     pub(super) fn awaited(&self, socket: SocketId, tag: Tag) -> Option<RequestId> {
         let waits = |inquiry: &Inquiry| {
-            let on_it = |asked: &Asked| asked.socket == socket && asked.told.is_none();
+            let on_it = |asked: &Asked| asked.socket == socket && asked.told.is_none() && asked.sent;
             inquiry.tag == tag && inquiry.asked.iter().any(on_it) && !inquiry.is_over()
         };
         self.live.iter().find(|(_, inquiry)| waits(inquiry)).map(|(id, _)| *id)
@@ -253,6 +297,8 @@ impl Books {
     }
 
     pub(super) fn answered(&mut self, id: RequestId, socket: SocketId, verdict: Verdict) {
+        let tag = self.inquiry(id).tag;
+        assert!(self.paid(socket, tag), "nobody waits for what was not sent");
         let asked = self.live.get_mut(&id).and_then(|inquiry| inquiry.on(socket)).expect("it waits on this socket");
         asked.told = Some(match verdict {
             Verdict::Counts(key) => Told::Answered(key),
@@ -264,6 +310,9 @@ impl Books {
     pub(super) fn socket_ended(&mut self, socket: SocketId) -> BTreeSet<RequestId> {
         let Some(link) = self.sockets.get_mut(&socket) else { return BTreeSet::new() };
         link.ended = true;
+        let window = link.window;
+        self.carried.extend(self.owed.iter().filter(|(on, _)| *on == socket).map(|(_, tag)| (window, *tag)));
+        self.owed.retain(|(on, _)| *on != socket);
         let mut waited = BTreeSet::new();
         for (id, inquiry) in self.live.iter_mut().filter(|(_, inquiry)| !inquiry.is_over()) {
             if let Some(asked) = inquiry.on(socket) {
@@ -276,6 +325,7 @@ impl Books {
 
     pub(super) fn closed(&mut self, socket: SocketId) {
         assert!(self.sockets.remove(&socket).is_some(), "it is closed once");
+        self.owed.retain(|(on, _)| *on != socket);
         self.gone.push(socket);
     }
 
@@ -300,18 +350,21 @@ impl Books {
     /// Somebody gives up, who was there or had just ended.
     pub(super) fn give_up(&mut self, id: RequestId, was_there: bool) {
         if was_there && let Some(inquiry) = self.live.remove(&id) {
+            self.carried.extend(inquiry.started.map(|start| (start.window, inquiry.tag)));
             self.given_up.insert(id, inquiry);
         }
     }
 
     pub(super) fn delivered(&mut self, delivery: &Delivery<Backend>) {
-        assert!(self.live.remove(&delivery.request).is_some(), "a request ends once");
+        let inquiry = self.live.remove(&delivery.request).expect("a request ends once");
+        self.carried.extend(inquiry.started.map(|start| (start.window, inquiry.tag)));
         self.ended += 1;
         self.failed += usize::from(matches!(delivery.outcome, Outcome::Impossible | Outcome::TimedOutInLine { .. }));
     }
 
     /// What belonged to one step alone is over.
     pub(super) fn step_is_over(&mut self) {
+        self.promise_only_tags_hold_up();
         self.given_up.clear();
         let ended: Vec<SocketId> = self.sockets.iter().filter(|(_, link)| link.ended).map(|(id, _)| *id).collect();
         for socket in ended {

@@ -39,6 +39,8 @@ const NOBODYS: Tag = 7;
 /// What can happen.
 #[derive(Clone, Copy, Debug)]
 enum Event {
+    /// A socket has come to send this.
+    Sends(SocketId, RequestId),
     Ack(SocketId, Tag),
     Answer(SocketId, Tag, Verdict),
     Ends(SocketId),
@@ -121,6 +123,7 @@ impl World {
         match self.machine.request(self.now(), tag, ask.clone()) {
             Ok(request) => {
                 self.note(|_| format!("  {request:?}"));
+                assert!(books::makes_sense(&ask, &self.setting.options));
                 assert_eq!(books::refusal(&ask, &names), None, "it cannot succeed");
                 self.books.took(self.clock, request, tag, ask, &self.setting.options);
                 if self.random.chance(self.setting.gives_up) && !self.calm {
@@ -129,6 +132,7 @@ impl World {
                 }
             }
             Err(Refusal::Closed) => assert!(self.books.closed, "it is not closed"),
+            Err(Refusal::Options(_)) => assert!(!books::makes_sense(&ask, &self.setting.options)),
             Err(refusal) => assert_eq!(Some(refusal), books::refusal(&ask, &names)),
         }
         self.after_machine();
@@ -194,6 +198,14 @@ impl World {
         self.note(|_| format!("{event:?}"));
         let now = self.now();
         match event {
+            Event::Sends(socket, request) => {
+                self.books.expire(self.clock);
+                let wanted = self.books.sending(socket, request);
+                assert_eq!(self.machine.handle_sending(now, socket, request), wanted.is_some(), "only what is wanted");
+                if let Some((server, tag)) = wanted {
+                    self.node_answers(socket, server, tag);
+                }
+            }
             Event::Ack(socket, tag) => self.hear(socket, tag, None),
             Event::Answer(socket, tag, verdict) => self.hear(socket, tag, Some(verdict)),
             Event::Ends(socket) => {
@@ -285,6 +297,10 @@ impl World {
         let now = self.now();
         self.books.expire(self.clock);
         let Some(request) = self.books.awaited(socket, tag) else {
+            if verdict.is_some() && self.books.paid(socket, tag) {
+                // Late: its tag is free again, and somebody may have waited for that.
+                return assert_eq!(self.machine.handle_answer(now, socket, &tag, Verdict::Invalid), None);
+            }
             return self.promise_strays_change_nothing(|machine| match verdict {
                 None => assert!(!machine.handle_ack(now, socket, &tag)),
                 Some(verdict) => assert_eq!(machine.handle_answer(now, socket, &tag, verdict), None),
@@ -336,7 +352,8 @@ impl World {
                 Action::Send { socket, request } => {
                     self.books.sent(self.clock, socket, request, &self.setting.options);
                     self.promise_a_request_is_sent_in_order(socket, request);
-                    self.node_answers(socket, request);
+                    let opens = self.setting.open.mul_f64(self.random.fraction());
+                    self.at(self.clock + opens, Event::Sends(socket, request));
                 }
                 Action::Close(socket) => self.books.closed(socket),
                 Action::Over(window) => self.books.over(window),
@@ -357,7 +374,7 @@ impl World {
             Event::WeatherTurns => self.setting.weather_every,
             Event::NodesChange => self.setting.nodes_every,
             Event::Stray => self.setting.stray_every,
-            Event::Ack(..) | Event::Answer(..) | Event::Ends(_) | Event::GivesUp(_) => None,
+            Event::Sends(..) | Event::Ack(..) | Event::Answer(..) | Event::Ends(_) | Event::GivesUp(_) => None,
         };
         if let Some(every) = every.filter(|_| !self.calm) {
             let after = every.mul_f64(self.random.fraction() * 2.0);

@@ -60,8 +60,8 @@ impl World {
         assert!(in_line == 0 || self.setting.options.max_windows.is_some_and(full), "somebody waits for nothing");
     }
 
-    /// Preferred nodes first, in the order they were given, then the others in the order of the window; each request that
-    /// does not ask all begins one further in both; nobody twice.
+    /// Preferred nodes first, always in the order they were given, then the others in the order of the window; there each
+    /// request that does not ask all begins one further; nobody twice.
     pub(super) fn promise_a_request_is_sent_in_order(&mut self, socket: SocketId, id: RequestId) {
         let inquiry = self.books.inquiry(id).clone();
         let (asked, start) = (&inquiry.asked, inquiry.started.expect("it was sent"));
@@ -81,7 +81,7 @@ impl World {
         }
         let at = before.len();
         if at < preferred.len() {
-            assert_eq!(last.server, preferred[(start.turn + at) % preferred.len()], "in the order they were given");
+            assert_eq!(last.server, preferred[at], "in the order they were given");
         } else {
             let others = window.servers.len() - preferred.len();
             let place = (start.turn + at - preferred.len()) % others;

@@ -1,8 +1,8 @@
 //! The nodes: what they make of sockets and requests.
 
-use super::{Event, World, ms};
+use super::{Event, Tag, World, ms};
 use carom_core::backend::Backend;
-use carom_core::window::{Key, RequestId, SocketId, Verdict};
+use carom_core::window::{Key, SocketId, Verdict};
 
 /// How a node treats requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,9 @@ pub(super) const BEHAVIOURS: [Behaviour; 8] = [
 
 impl World {
     /// A node has been sent a request: what comes of it.
-    pub(super) fn node_answers(&mut self, socket: SocketId, request: RequestId) {
-        let (server, tag) = self.books.to_whom(socket, request);
-        let opens = self.setting.open.mul_f64(self.random.fraction());
-        let at = self.clock + opens + self.setting.answer.mul_f64(self.random.fraction());
-        let ack = self.clock + opens.mul_f64(self.random.fraction());
+    pub(super) fn node_answers(&mut self, socket: SocketId, server: usize, tag: Tag) {
+        let takes = self.setting.answer.mul_f64(self.random.fraction());
+        let (at, ack) = (self.clock + takes, self.clock + takes.mul_f64(self.random.fraction()));
         let good = Event::Answer(socket, tag, Verdict::Counts(Key(0)));
         let (acks, then) = match self.behaviour[server] {
             Behaviour::Answers => (false, Some(good)),
