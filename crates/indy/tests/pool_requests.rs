@@ -32,18 +32,20 @@ fn agreed(reply: Reply) -> Value {
 async fn reads_ask_some_writes_ask_all_and_information_is_for_each() {
     let nodes = indy::Pool::start(4).await.unwrap();
     let pool = opened(&nodes).await;
-    let result = agreed(soon(pool.submit(&read(1, 2))).await.unwrap());
-    assert_eq!(result["data"]["txnMetadata"]["seqNo"], 2);
-    assert_eq!(requests(&nodes).iter().sum::<usize>(), 3, "one may lie, so two have to agree, and three are asked");
-    let result = agreed(soon(pool.submit(&write(2))).await.unwrap());
-    assert_eq!((&result["txnMetadata"]["seqNo"], &result["txn"]["data"]["dest"]), (&json!(1), &json!("did2")));
-    soon(nodes.until(|nodes| requests(nodes).iter().sum::<usize>() == 7)).await;
-    let Reply::Each(told) = soon(pool.submit(&information(3))).await.unwrap() else { panic!("each for itself") };
+    // It comes first: when all sockets are open, nobody has what it wants before everybody was asked.
+    let Reply::Each(told) = soon(pool.submit(&information(1))).await.unwrap() else { panic!("each for itself") };
     assert_eq!(told.len(), 4);
     assert!(
         told.iter().all(|(alias, told)| told.as_ref().is_ok_and(|told| told["data"]["alias"] == **alias)),
         "{told:?}"
     );
+    let result = agreed(soon(pool.submit(&read(2, 2))).await.unwrap());
+    assert_eq!(result["data"]["txnMetadata"]["seqNo"], 2);
+    // One may lie, so two have to agree, and three are asked.
+    soon(nodes.until(|nodes| requests(nodes).iter().sum::<usize>() == 7)).await;
+    let result = agreed(soon(pool.submit(&write(3))).await.unwrap());
+    assert_eq!((&result["txnMetadata"]["seqNo"], &result["txn"]["data"]["dest"]), (&json!(1), &json!("did3")));
+    soon(nodes.until(|nodes| requests(nodes).iter().sum::<usize>() == 11)).await;
     let nothing = agreed(soon(pool.submit(&read(4, 99))).await.unwrap());
     assert_eq!(nothing["data"], Value::Null);
 }

@@ -260,6 +260,12 @@ impl Books {
         owed
     }
 
+    /// A socket is gone: nothing comes on it any more.
+    fn never_paid(&mut self, socket: SocketId, window: WindowId) {
+        self.carried.extend(self.owed.iter().filter(|(on, _)| *on == socket).map(|(_, tag)| (window, *tag)));
+        self.owed.retain(|(on, _)| *on != socket);
+    }
+
     /// Whether an answer with this tag may still come to this window, or somebody of it asks under this tag.
     fn carries(&self, window: WindowId, tag: Tag) -> bool {
         let on_it = |socket| self.sockets.get(socket).is_some_and(|link| link.window == window && !link.ended);
@@ -311,8 +317,7 @@ impl Books {
         let Some(link) = self.sockets.get_mut(&socket) else { return BTreeSet::new() };
         link.ended = true;
         let window = link.window;
-        self.carried.extend(self.owed.iter().filter(|(on, _)| *on == socket).map(|(_, tag)| (window, *tag)));
-        self.owed.retain(|(on, _)| *on != socket);
+        self.never_paid(socket, window);
         let mut waited = BTreeSet::new();
         for (id, inquiry) in self.live.iter_mut().filter(|(_, inquiry)| !inquiry.is_over()) {
             if let Some(asked) = inquiry.on(socket) {
@@ -324,8 +329,8 @@ impl Books {
     }
 
     pub(super) fn closed(&mut self, socket: SocketId) {
-        assert!(self.sockets.remove(&socket).is_some(), "it is closed once");
-        self.owed.retain(|(on, _)| *on != socket);
+        let link = self.sockets.remove(&socket).expect("it is closed once");
+        self.never_paid(socket, link.window);
         self.gone.push(socket);
     }
 
