@@ -83,8 +83,12 @@ async fn a_pool_that_cannot_be_reached() {
         let ran = pool.ledger(args).await;
         assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
         assert!(ran.stderr.starts_with("error: no node could be reached, or the connection broke\n"), "{ran:?}");
-        let at = pool.nodes.address(2);
-        assert!(ran.stderr.contains(&format!("\n  Node3: cannot connect to {at}: Connection refused")), "{ran:?}");
+        // The last of them is not waited for: no two can agree any more.
+        let refused = |node: usize| {
+            let at = pool.nodes.address(node);
+            ran.stderr.contains(&format!("\n  Node{}: cannot connect to {at}: Connection refused", node + 1))
+        };
+        assert!((0..4).filter(|&node| refused(node)).count() >= 3, "{ran:?}");
     }
 }
 
@@ -96,11 +100,12 @@ async fn nodes_that_are_silent_only_acknowledge_or_have_no_ledger_in_common() {
     let ran = pool.ledger(&["--ack-timeout", "1500ms", "--reply-timeout", "2s", "submit", &file]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: no node answered in time\n"), "{ran:?}");
-    assert!(ran.stderr.contains("\n  Node2: acknowledged, no answer for 2s\n"), "{ran:?}");
+    // With three silent no two can agree any more: whoever is last has no time left to be waited for.
+    assert!(ran.stderr.contains(": acknowledged, no answer for 2s\n"), "{ran:?}");
 
     pool.nodes.conduct_all(Conduct::Mute);
     let ran = pool.ledger(&["--ack-timeout", "1500ms", "status"]).await;
-    assert!(ran.code == Some(1) && ran.stderr.contains("Node1: silent for 1.5s\n"), "{ran:?}");
+    assert!(ran.code == Some(1) && ran.stderr.contains(": silent for 1.5s\n"), "{ran:?}");
 
     pool.nodes.conduct_all(Conduct::Honest);
     for node in 0..4 {
