@@ -22,9 +22,17 @@ pub enum JsonError {
 /// When it is not JSON, or holds an integer below -2^63 or from 2^64 on, or `-0`.
 pub(crate) fn read(text: &[u8]) -> Result<Value, JsonError> {
     let value = serde_json::from_slice(text)?;
+    exact(text).map(|()| value)
+}
+
+/// Whether a good JSON text loses nothing when it is read.
+///
+/// # Errors
+/// When it holds an integer below -2^63 or from 2^64 on, or `-0`.
+pub(crate) fn exact(text: &[u8]) -> Result<(), JsonError> {
     match inexact(text) {
         Some(integer) => Err(JsonError::Integer(cut(&String::from_utf8_lossy(integer)))),
-        None => Ok(value),
+        None => Ok(()),
     }
 }
 

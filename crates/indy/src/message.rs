@@ -99,7 +99,8 @@ impl Message {
         if text == b"po" {
             return Ok(Message::Other);
         }
-        let Value::Object(mut fields) = json::read(text)? else { return Err(MessageError::NoMessage) };
+        let value: Value = serde_json::from_slice(text).map_err(JsonError::from)?;
+        let Value::Object(mut fields) = value else { return Err(MessageError::NoMessage) };
         let Some(Value::String(op)) = fields.remove("op") else { return Err(MessageError::NoMessage) };
         let mut reader = Reader { op: &op, fields };
         match op.as_str() {
@@ -115,7 +116,8 @@ impl Message {
             "REPLY" => reader.reply(),
             "LEDGER_STATUS" => Ok(Message::Status(reader.head("txnSeqNo", "merkleRoot")?)),
             "CONSISTENCY_PROOF" => reader.proof(),
-            "CATCHUP_REP" => reader.transactions(),
+            // These are hashed.
+            "CATCHUP_REP" => json::exact(text).map_err(MessageError::from).and_then(|()| reader.transactions()),
             _ => Ok(Message::Other),
         }
     }
@@ -212,6 +214,16 @@ mod tests {
 
     fn parsed(value: Value) -> Result<Message, String> {
         Message::parse(value.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_integer_that_is_too_large_is_refused_in_what_is_hashed_alone() {
+        let reply = br#"{"op":"REPLY","result":{"reqId":7,"data":123456789012345678901234567890}}"#;
+        assert!(matches!(Message::parse(reply), Ok(Message::Reply { .. })));
+        let hashed =
+            br#"{"op":"CATCHUP_REP","ledgerId":0,"consProof":[],"txns":{"1":{"n":123456789012345678901234567890}}}"#;
+        let refused = Message::parse(hashed).map_err(|error| error.to_string());
+        assert_eq!(refused, Err("the integer 123456789012345678901234567890 cannot be held exactly".into()));
     }
 
     #[test]

@@ -100,8 +100,9 @@ fn leaves_are_what_nodes_hash() {
 }
 
 #[test]
-fn a_message_with_an_integer_that_would_change_is_refused() {
-    let text = |number: &str| format!(r#"{{"op":"REPLY","result":{{"reqId":1,"data":{number}}}}}"#);
+fn transactions_with_an_integer_that_would_change_are_refused() {
+    let text =
+        |number: &str| format!(r#"{{"op":"CATCHUP_REP","ledgerId":0,"consProof":[],"txns":{{"1":{{"n":{number}}}}}}}"#);
     assert!(Message::parse(text("18446744073709551615").as_bytes()).is_ok());
     for number in ["18446744073709551616", "-0"] {
         let error = Message::parse(text(number).as_bytes()).unwrap_err();

@@ -18,6 +18,8 @@ fn asked(nodes: &indy::Pool, op: &str) -> usize {
 #[tokio::test]
 async fn what_is_missing_is_fetched_in_steps_and_kept() {
     let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    // Slow enough that nobody has what it wants before everybody was asked.
+    nodes.conduct_all(Conduct::Slow(ms(200)));
     nodes.grow(120);
     let steps = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&steps);
@@ -164,6 +166,7 @@ async fn a_cache_that_conflicts_with_the_pool_falls_back_to_the_genesis_once() {
     other.append(Transaction::new(json!({"txn": {"type": "1", "never": "written"}})).unwrap());
     let cache = Cache::new(folder.path(), genesis.ledger().head());
     cache.write(&other).unwrap();
+    nodes.conduct_all(Conduct::Slow(ms(200)));
     nodes.grow(5);
     let pool = soon(Pool::open(nodes.genesis()).cache(folder.path()).into_future()).await.unwrap();
     assert_eq!(pool.head().size, 9);
@@ -195,6 +198,7 @@ async fn who_leaves_the_ledger_is_not_asked_any_more() {
     let nodes = indy::Pool::start(5).await.unwrap();
     let pool = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
     nodes.append(&nodes.removal(4));
+    nodes.conduct_all(Conduct::Slow(ms(200)));
     assert_eq!(soon(pool.refresh()).await.unwrap(), 1);
     let names: Vec<_> = pool.nodes().iter().map(|node| node.alias.clone()).collect();
     assert_eq!(names, ["Node1", "Node2", "Node3", "Node4"]);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use support::{ms, read, requests, soon, write};
 use testkit::indy::{self, Conduct};
 
-/// The genesis of these nodes, with another port for each of the first so many.
-async fn misplaced(nodes: &indy::Pool, count: usize) -> String {
+/// The genesis of these nodes, with another port for each of the first so many, and who keeps those ports from others.
+async fn misplaced(nodes: &indy::Pool, count: usize) -> (String, indy::Pool) {
     let elsewhere = indy::Pool::start(count).await.unwrap();
     let mut genesis = nodes.genesis();
     for node in 0..count {
@@ -17,7 +17,7 @@ async fn misplaced(nodes: &indy::Pool, count: usize) -> String {
         let ports = [nodes, &elsewhere].map(|nodes| nodes.address(node).port().to_string());
         genesis = genesis.replace(&ports[0], &ports[1]);
     }
-    genesis
+    (genesis, elsewhere)
 }
 
 #[tokio::test]
@@ -35,7 +35,8 @@ async fn pools_of_one_two_and_three_nodes_open_and_answer() {
 #[tokio::test]
 async fn nodes_that_are_not_where_the_genesis_says_are_named() {
     let nodes = indy::Pool::start(4).await.unwrap();
-    let error = soon(Pool::open(misplaced(&nodes, 4).await).into_future()).await.unwrap_err();
+    let (genesis, _elsewhere) = misplaced(&nodes, 4).await;
+    let error = soon(Pool::open(genesis).into_future()).await.unwrap_err();
     assert!(matches!(error, PoolError::Disconnected(_)), "{error}");
     let text = error.source().unwrap().to_string();
     assert!(text.matches(": cannot connect to 127.0.0.1:").count() >= 3, "three are enough to give up: {text}");
@@ -53,7 +54,8 @@ async fn a_pool_opens_although_nobody_is_where_the_genesis_says_that_one_node_is
 #[tokio::test]
 async fn a_genesis_with_another_place_for_one_node_is_that_of_another_pool() {
     let nodes = indy::Pool::start(4).await.unwrap();
-    let error = soon(Pool::open(misplaced(&nodes, 1).await).into_future()).await.unwrap_err();
+    let (genesis, _elsewhere) = misplaced(&nodes, 1).await;
+    let error = soon(Pool::open(genesis).into_future()).await.unwrap_err();
     assert!(matches!(error, PoolError::Conflict(_)), "{error}");
 }
 

@@ -32,13 +32,14 @@ fn agreed(reply: Reply) -> Value {
 async fn reads_ask_some_writes_ask_all_and_information_is_for_each() {
     let nodes = indy::Pool::start(4).await.unwrap();
     let pool = opened(&nodes).await;
-    // It comes first: when all sockets are open, nobody has what it wants before everybody was asked.
     let Reply::Each(told) = soon(pool.submit(&information(1))).await.unwrap() else { panic!("each for itself") };
     assert_eq!(told.len(), 4);
     assert!(
         told.iter().all(|(alias, told)| told.as_ref().is_ok_and(|told| told["data"]["alias"] == **alias)),
         "{told:?}"
     );
+    // Slow enough that nobody has what it wants before everybody was asked.
+    nodes.conduct_all(Conduct::Slow(ms(200)));
     let result = agreed(soon(pool.submit(&read(2, 2))).await.unwrap());
     assert_eq!(result["data"]["txnMetadata"]["seqNo"], 2);
     // One may lie, so two have to agree, and three are asked.

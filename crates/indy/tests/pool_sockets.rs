@@ -37,6 +37,8 @@ async fn five_writes_and_a_sixth_within_five_seconds_are_two_identities_and_five
     let pool = opened_and_idle(&nodes).await;
     let before: Vec<_> = (0..4).map(|node| nodes.identities(node).len()).collect();
     let identities = || (0..4).map(|node| nodes.identities(node).len() - before[node]).collect::<Vec<_>>();
+    // Slow enough that nobody has what it wants before everybody was asked.
+    nodes.conduct_all(Conduct::Slow(ms(200)));
     for number in 1..=5 {
         soon(pool.submit(&write(number))).await.unwrap();
     }

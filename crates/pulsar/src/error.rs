@@ -189,10 +189,10 @@ impl Error {
                 ServerError::Persistence | ServerError::Unknown | ServerError::ConsumerAssign => true,
                 ServerError::ProducerBusy | ServerError::ConsumerBusy => again,
                 ServerError::TopicNotFound | ServerError::ConsumerNotFound => again,
+                // Until somebody reads what has piled up.
+                ServerError::ProducerBlockedQuotaExceeded | ServerError::ProducerBlockedQuotaException => again,
                 ServerError::Authentication
                 | ServerError::Authorization
-                | ServerError::ProducerBlockedQuotaExceeded
-                | ServerError::ProducerBlockedQuotaException
                 | ServerError::Checksum
                 | ServerError::UnsupportedVersion
                 | ServerError::SubscriptionNotFound

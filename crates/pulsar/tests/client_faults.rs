@@ -98,7 +98,7 @@ async fn a_topic_that_has_ended_and_a_producer_that_was_fenced_off_end_the_produ
 #[tokio::test]
 async fn a_message_without_a_receipt_ends_when_its_time_is_up() {
     let cluster = Cluster::start(1).await.unwrap();
-    let client = client(&cluster).operation_timeout(Duration::from_millis(300)).build().unwrap();
+    let client = client(&cluster).operation_timeout(Duration::from_secs(1)).build().unwrap();
     let producer = client.producer("orders").await.unwrap();
     cluster.answer(On::Anywhere, CommandType::Send, Answer::Ignored.times(1, Answer::Normal));
     assert!(matches!(producer.send("0").await, Err(Error::TimedOut { what: "the message", .. })));

@@ -129,6 +129,15 @@ impl Opening {
                 pool.refresh().await?;
                 Ok(pool)
             }
+            // A ledger that was not fetched to its end may name nodes where they were for a while.
+            Err(error @ (PoolError::TimedOut(_) | PoolError::Disconnected(_) | PoolError::NoAgreement(_)))
+                if genesis.is_whole() && known.as_ref().is_some_and(|known| *known != nodes) =>
+            {
+                tracing::warn!(%error, "the nodes of the cached ledger do not answer; asking those of the genesis");
+                pool.turn_to(pool.ledger(), nodes)?;
+                pool.refresh().await?;
+                Ok(pool)
+            }
             Err(error) => Err(error),
         }
     }
@@ -137,9 +146,13 @@ impl Opening {
 /// Nothing, with a warning, if the cache cannot be used.
 async fn read(cache: Cache) -> Option<Ledger> {
     let read = tokio::task::spawn_blocking(move || cache.read());
-    match read.await.ok()? {
-        Ok(ledger) => ledger,
+    match read.await {
+        Ok(Ok(ledger)) => ledger,
         Err(error) => {
+            tracing::warn!(%error, "the cached ledger cannot be used: who was to read it ended early");
+            None
+        }
+        Ok(Err(error)) => {
             let source = std::error::Error::source(&error).map(ToString::to_string);
             tracing::warn!(%error, source, "the cached ledger cannot be used");
             None

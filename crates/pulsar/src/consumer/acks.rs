@@ -43,9 +43,10 @@ impl<R> Acks<R> {
         Acks { unconfirmed: BTreeMap::new(), deadlines: BTreeSet::new(), batches: BTreeMap::new() }
     }
 
-    /// A batch has arrived; one that arrives again keeps what is known of it.
+    /// A batch has arrived; one that arrives again keeps what is known of it, and adds what others acknowledged meanwhile.
     pub(super) fn batch(&mut self, id: MessageId, done: Vec<bool>) {
-        self.batches.entry((id.ledger, id.entry)).or_insert(done);
+        let known = self.batches.entry((id.ledger, id.entry)).or_insert_with(|| done.clone());
+        known.iter_mut().zip(done).for_each(|(known, done)| *known |= done);
     }
 
     /// What the broker is to be told when this message is acknowledged: of a batch, nothing until all of it is.
@@ -58,22 +59,29 @@ impl<R> Acks<R> {
                 done.iter_mut().take(index + 1).skip(first).for_each(|done| *done = true);
                 done.iter().any(|done| !done)
             }
-            _ => false,
+            // One that has not arrived here, or not since it was acknowledged: the rest of it is not to be lost.
+            (Ok(_), None) => true,
+            (Err(_), _) => false,
         };
-        if ack.cumulative {
-            self.batches = self.batches.split_off(&key);
-        }
         match (rest, ack.cumulative) {
-            (false, _) => {
-                self.batches.remove(&key);
-                Some(Ack { id: whole, cumulative: ack.cumulative })
-            }
+            (false, _) => Some(Ack { id: whole, cumulative: ack.cumulative }),
             (true, false) => None,
             // All before the batch. Before the first entry of a ledger is -1, which stands for all the ledgers before.
             (true, true) => {
                 let entry = whole.entry.wrapping_sub(1);
                 Some(Ack { id: MessageId { entry, ..whole }, cumulative: true })
             }
+        }
+    }
+
+    /// The broker has it: nothing of this is asked for again.
+    pub(super) fn confirmed(&mut self, ack: Ack) {
+        let key = (ack.id.ledger, ack.id.entry);
+        if ack.cumulative {
+            // Entry -1 is before the first of its ledger.
+            self.batches = self.batches.split_off(&(key.0, key.1.wrapping_add(1)));
+        } else {
+            self.batches.remove(&key);
         }
     }
 
@@ -125,6 +133,8 @@ mod tests {
         assert_eq!(acks.settle(ack(5, 0, false)), None);
         acks.batch(ack(5, -1, false).id, vec![false; 3]);
         assert_eq!(acks.settle(ack(5, 1, false)), Some(ack(5, -1, false)));
+        assert_eq!(acks.settle(ack(5, 1, false)), Some(ack(5, -1, false)), "again, until it is confirmed");
+        acks.confirmed(ack(5, -1, false));
         assert!(acks.batches.is_empty());
         assert_eq!(acks.settle(ack(6, -1, false)), Some(ack(6, -1, false)));
     }
@@ -135,9 +145,27 @@ mod tests {
         acks.batch(ack(4, -1, false).id, vec![false; 2]);
         acks.batch(ack(5, -1, false).id, vec![false; 3]);
         assert_eq!(acks.settle(ack(5, 1, true)), Some(ack(4, -1, true)));
+        acks.confirmed(ack(4, -1, true));
         assert_eq!(acks.batches.len(), 1);
         assert_eq!(acks.settle(ack(5, 2, false)), Some(ack(5, -1, false)));
     }
+
+    #[test]
+    fn of_a_batch_that_is_not_here_nothing_but_the_message_is_acknowledged() {
+        let mut acks = Acks::<()>::new();
+        assert_eq!(acks.settle(ack(5, 1, false)), None);
+        assert_eq!(acks.settle(ack(5, 1, true)), Some(ack(4, -1, true)));
+    }
+
+    #[test]
+    fn what_others_acknowledged_of_a_batch_is_not_waited_for_when_it_comes_again() {
+        let mut acks = Acks::<()>::new();
+        acks.batch(ack(5, -1, false).id, vec![false; 3]);
+        acks.batch(ack(5, -1, false).id, vec![false, true, false]);
+        assert_eq!(acks.settle(ack(5, 0, false)), None);
+        assert_eq!(acks.settle(ack(5, 2, false)), Some(ack(5, -1, false)));
+    }
+
     #[test]
     fn up_to_the_middle_of_the_first_batch_of_a_ledger_is_all_of_the_ledgers_before() {
         let mut acks = Acks::<()>::new();
@@ -146,6 +174,7 @@ mod tests {
         assert_eq!(told.id.entry_data().entry_id as i64, -1);
         let before = MessageId { ledger: 0, entry: 9, ..told.id };
         assert!(told.covers(before) && !told.covers(ack(0, 0, true).id));
+        acks.confirmed(told);
         assert_eq!(acks.settle(ack(0, 1, false)), Some(ack(0, -1, false)));
     }
 

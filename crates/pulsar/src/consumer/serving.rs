@@ -84,7 +84,11 @@ impl Task {
             }
             Leaving::Closing(reply) => {
                 let closed = tokio::time::timeout(after, enlisted.close()).await;
-                let _ = reply.send(closed.map(drop).map_err(|_| late("closing")));
+                let _ = reply.send(match closed {
+                    Ok(Ok(()) | Err(Error::Connection { .. })) => Ok(()),
+                    Ok(Err(error)) => Err(error),
+                    Err(_) => Err(late("closing")),
+                });
             }
             Leaving::Dropped | Leaving::No => drop(tokio::time::timeout(after, enlisted.close()).await),
         }
@@ -106,6 +110,7 @@ impl Task {
             true => self.acks.asked(number, waiting),
             false => {
                 self.inbox.settled(waiting.ack);
+                self.acks.confirmed(waiting.ack);
                 let _ = waiting.reply.send(Ok(()));
             }
         }
@@ -116,6 +121,7 @@ impl Task {
         let outcome = match response.error {
             None => {
                 self.inbox.settled(waiting.ack);
+                self.acks.confirmed(waiting.ack);
                 Ok(())
             }
             Some(error) => Err(refused("the acknowledgement", Some(error), response.message)),
