@@ -155,11 +155,13 @@ impl Simulation {
                     self.sockets.insert((client, socket), watched);
                     self.open += usize::from(watched);
                 }
-                Action::Send { socket, .. } => {
+                Action::Send { socket, request } => {
                     // Everybody answers, and in time: nothing is sent but when somebody asks.
-                    let (least, most) = ANSWERED;
-                    let after = least + (most - least).mul_f64(self.random.fraction());
-                    self.events.push(Reverse((at + after, client, Event::Answers(socket, tag))));
+                    if machine.handle_sending(now, socket, request) {
+                        let (least, most) = ANSWERED;
+                        let after = least + (most - least).mul_f64(self.random.fraction());
+                        self.events.push(Reverse((at + after, client, Event::Answers(socket, tag))));
+                    }
                 }
                 Action::Close(socket) => {
                     let watched = self.sockets.remove(&(client, socket)).unwrap_or(false);
