@@ -3,9 +3,10 @@
 mod support;
 
 use carom_indy::{Pool, PoolError, SubmitError};
+use serde_json::Value;
 use std::error::Error;
 use std::time::Duration;
-use support::{ms, read, requests, soon, write};
+use support::{Folder, ms, read, requests, soon, write};
 use testkit::indy::{self, Conduct};
 
 /// The genesis of these nodes, with another port for each of the first so many, and who keeps those ports from others.
@@ -107,4 +108,32 @@ async fn who_waits_when_a_pool_is_closed_is_told_and_it_can_be_opened_again() {
     nodes.conduct_all(Conduct::Honest);
     let opened = soon(Pool::open(nodes.genesis()).into_future()).await.unwrap();
     soon(opened.submit(&write(2))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_opens_after_an_earlier_attempt_has_failed() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let open = || soon(Pool::open(nodes.genesis()).ack_timeout(ms(1_500)).into_future());
+    nodes.conduct_all(Conduct::Mute);
+    let error = open().await.unwrap_err();
+    assert!(matches!(error, PoolError::TimedOut(_)), "{error}");
+    nodes.conduct_all(Conduct::Honest);
+    open().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cache_from_when_the_nodes_were_elsewhere_does_not_lock_the_pool_out() {
+    let (nodes, folder) = (indy::Pool::start(4).await.unwrap(), Folder::new());
+    let (elsewhere, here) = (misplaced(&nodes, 3).await, nodes.genesis());
+    let moved = |genesis: &str| {
+        let lines: Vec<Value> = genesis.lines().take(3).map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines.iter().for_each(|line| nodes.append(line));
+    };
+    let open = || soon(Pool::open(here.as_str()).cache(folder.path()).into_future());
+    moved(&elsewhere.0);
+    assert_eq!(open().await.unwrap().head().size, 7);
+    moved(&here);
+    let pool = open().await.unwrap();
+    assert_eq!(pool.head().size, 10, "those of the genesis were asked, and the ledger goes on");
+    soon(pool.submit(&write(1))).await.unwrap();
 }
