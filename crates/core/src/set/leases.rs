@@ -131,10 +131,14 @@ impl Machine {
         true
     }
 
-    /// A place is one of a named backend's. With a fresh connection for each lease there is one, and nobody to share it with.
+    /// A place is one of a named backend's. With a fresh connection for each lease there is none to come back to, and any will do.
     fn misplaced(&self, want: &Want) -> Option<Refusal> {
         let place = want.place?;
-        let places = if want.backend.is_some() { self.options.per_backend.max(1) } else { 0 };
+        let places = match (&want.backend, self.options.per_backend) {
+            (None, _) => 0,
+            (Some(_), 0) => return None,
+            (Some(_), places) => places,
+        };
         (place >= places).then_some(Refusal::NoSuchPlace { place, places })
     }
 

@@ -113,8 +113,7 @@ impl Machine {
         Some(Glance {
             connection: id,
             backend: Arc::clone(&self.records[&connection.backend].backend),
-            // One that is for a single lease has no place that anybody could come back to.
-            place: if self.options.per_backend == 0 { 0 } else { connection.place as usize },
+            place: connection.place as usize,
             idleness: connection.idleness,
             draining: connection.taking == Taking::NoMore,
             kept: self.records[&connection.backend].places[connection.place as usize].planned
