@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// What a pool says to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](Opening::single_reads).
+    /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](crate::Opening::single_reads).
     Agreed(Value),
     /// What each node says, by its alias: its result, or why there is none.
     Each(BTreeMap<String, Result<Value, String>>),

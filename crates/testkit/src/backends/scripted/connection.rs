@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A connection of [`Scripted`]. Its drop ends it.
+/// A connection of [`Scripted`](super::Scripted). Its drop ends it.
 pub struct Connection {
     pub(super) id: u64,
     pub(super) backend: Backend,
@@ -25,7 +25,7 @@ impl Connection {
         &self.backend
     }
 
-    /// Ends it from the far side, as [`Scripted::kill_all`] does.
+    /// Ends it from the far side, as [`Scripted::kill_all`](super::Scripted::kill_all) does.
     pub fn kill(&self) {
         let killed = self.shared.lock().open[&self.id].killed.clone();
         killed.send_replace(true);
