@@ -114,6 +114,8 @@ pub struct Machine {
     next_entry: u64,
     lines: Vec<Line>,
     next_connection: u64,
+    /// The first connection with the latest credential.
+    renewed: u64,
     waiters: BTreeMap<WaiterId, Waiter>,
     next_waiter: u64,
     agenda: BTreeSet<(Instant, Due)>,
@@ -142,6 +144,7 @@ impl Machine {
             next_entry: 0,
             lines: Vec::new(),
             next_connection: 0,
+            renewed: 0,
             waiters: BTreeMap::new(),
             next_waiter: 0,
             agenda: BTreeSet::new(),
@@ -201,11 +204,12 @@ impl Machine {
         self.finish(now);
     }
 
-    /// A new credential is at hand: connections are opened again.
+    /// A new credential is at hand: connections are opened again. What is said of attempts that began before says nothing of it.
     pub fn resume(&mut self, now: Instant) {
         match self.state {
-            State::Refused => {}
-            State::Running | State::Stopping | State::Stopped => return,
+            State::Refused => self.renewed = self.next_connection,
+            State::Running => return self.renewed = self.next_connection,
+            State::Stopping | State::Stopped => return,
         }
         self.state = State::Running;
         self.tell(Milestone::Resumed);

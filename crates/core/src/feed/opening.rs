@@ -38,7 +38,8 @@ impl Machine {
         if let (LineState::Up(_), 1..) = (&before, topics) {
             self.tell(Milestone::Lost { connection: line + 1, topics });
         }
-        if (end, self.state) == (End::Credential, State::Running) {
+        let latest = connection.0 >= self.renewed;
+        if latest && (end, self.state) == (End::Credential, State::Running) {
             self.bar();
         }
         if topics > 0 {

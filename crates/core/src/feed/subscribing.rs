@@ -152,9 +152,10 @@ impl Machine {
         Placement { connection: line + 1, total_connections: self.connections(), on_connection, already, pending }
     }
 
-    /// Finds a home for an instrument: the first line with room.
+    /// Finds a home for an instrument: where it is still carried, or the first line with room.
     fn place(&mut self, now: Instant, id: EntryId) -> Result<(), Refusal> {
-        let line = match self.line_with_room() {
+        let still_carried = |line: &Line| line.carries(id).is_some() && line.room(&self.options) > 0;
+        let line = match self.lines.iter().position(still_carried).or_else(|| self.line_with_room()) {
             Some(line) => line,
             None => {
                 self.evict(now);
