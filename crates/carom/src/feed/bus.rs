@@ -76,16 +76,6 @@ impl Memory {
     }
 }
 
-/// The last who could publish is gone: subscribers get what waits for them, and then the end.
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // Subscriptions do not count: they hold their own queues only.
-        if Arc::strong_count(&self.senders) == 1 {
-            self.senders.close();
-        }
-    }
-}
-
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").finish_non_exhaustive()

@@ -62,7 +62,9 @@ impl<F, T: Clone> Senders<F, T> {
             waker.into_iter().for_each(Waker::wake);
         }
     }
+}
 
+impl<F, T> Senders<F, T> {
     /// There will be no more: readers get what waits for them, and then the end.
     pub(super) fn close(&self) {
         let readers = std::mem::take(&mut *self.readers.lock().unwrap_or_else(PoisonError::into_inner));
@@ -73,6 +75,13 @@ impl<F, T: Clone> Senders<F, T> {
             });
             waker.into_iter().for_each(Waker::wake);
         }
+    }
+}
+
+/// Whoever reads is not left waiting for those who are gone.
+impl<F, T> Drop for Senders<F, T> {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
