@@ -2,4 +2,5 @@
 
 pub mod backends;
 pub mod dns;
+pub mod feed;
 pub mod pulsar;
