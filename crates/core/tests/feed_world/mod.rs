@@ -10,6 +10,8 @@
 //!   promises     what must hold
 //! ```
 
+#[path = "../world/limits.rs"]
+mod limits;
 mod promises;
 #[path = "../world/schedules.rs"]
 mod schedules;
@@ -17,12 +19,13 @@ mod setting;
 mod subscribers;
 mod upstream;
 
+pub(crate) use limits::ms;
 pub(crate) use schedules::{Trace, for_each_schedule};
-pub(crate) use setting::{Setting, ms};
+pub(crate) use setting::Setting;
 
 use carom_core::feed::{Action, ConnectionId, Machine, State, WaiterId};
 use carom_core::random::Random;
-use setting::one_of;
+use limits::one_of;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use subscribers::Subscribers;

@@ -1,8 +1,8 @@
 //! What kind of world it is: everything that does not change while it runs.
 
+use super::limits::{Limits, ms, one_of};
 use carom_core::feed::Options;
 use carom_core::random::Random;
-use carom_core::recovery::{Policy, Recovery};
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -31,23 +31,12 @@ pub(crate) struct Setting {
     pub(crate) stray_every: Option<Duration>,
 }
 
-/// What the policy allows: the world reckons bounds with it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) attempts: u32,
-    pub(crate) timeout: Duration,
-    pub(crate) max_timeout: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) max_delay: Duration,
-    pub(crate) spread: f64,
-}
-
 impl Setting {
     /// A world in which anything goes.
     pub(crate) fn wild(seed: u64) -> Setting {
         let mut random = Random::new(seed);
         let random = &mut random;
-        let limits = limits(random);
+        let limits = Limits::any(random, &[ms(1), ms(20), ms(200)]);
         let options = Options {
             max_topics_per_connection: 1 + random.below(6),
             max_connections: 1 + random.below(4),
@@ -81,52 +70,13 @@ impl Setting {
         }
     }
 
-    pub(crate) fn longest_delay(&self) -> Duration {
-        self.limits.max_delay.mul_f64(1.0 + self.limits.spread / 2.0)
-    }
-
     /// How long until everything that is wanted is carried when faults stop: what is under way is over, one more attempt is
     /// made, and all is written in batches; what was refused is asked for again.
     pub(crate) fn recovery_bound(&self) -> Duration {
         let options = &self.options;
-        let attempt = self.limits.max_timeout.max(options.write_timeout) + self.longest_delay() + self.takes * 2;
+        let attempt = self.limits.max_timeout.max(options.write_timeout) + self.limits.longest_delay() + self.takes * 2;
         let write = self.takes + options.pace.max(ms(1)) + self.late;
         let stall = options.stall_after.unwrap_or_default();
         attempt * 3 + write * (4 * self.instruments as u32 + 4) + stall + options.linger + self.late * 8 + ms(100)
     }
-}
-
-impl Limits {
-    fn recovery(&self) -> Recovery {
-        Recovery::from(
-            Policy::default()
-                .attempts(self.attempts)
-                .timeout(self.timeout)
-                .max_timeout(self.max_timeout)
-                .delay(self.delay)
-                .max_delay(self.max_delay)
-                .spread(self.spread),
-        )
-    }
-}
-
-fn limits(random: &mut Random) -> Limits {
-    let timeout = one_of(random, &[ms(50), ms(300), ms(1_000)]);
-    let delay = one_of(random, &[ms(1), ms(20), ms(200)]);
-    Limits {
-        attempts: 1 + random.below(3) as u32,
-        timeout,
-        max_timeout: timeout * (1 + random.below(3) as u32),
-        delay,
-        max_delay: delay.max(ms(10)) * (1 + random.below(5) as u32),
-        spread: one_of(random, &[0.0, 0.2, 1.0]),
-    }
-}
-
-pub(crate) fn one_of<T: Copy>(random: &mut Random, of: &[T]) -> T {
-    of[random.below(of.len())]
-}
-
-pub(crate) fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }

@@ -1,6 +1,6 @@
 //! Subscribers: they come, wait, give up and leave; and what all of them want together.
 
-use super::setting::one_of;
+use super::limits::one_of;
 use super::{Event, Moment, World, ms};
 use carom_core::feed::{Delivery, Instrument, Level, Mode, Placement, Refusal, Subscribed, Topic, WaiterId};
 use std::collections::{BTreeMap, BTreeSet};
