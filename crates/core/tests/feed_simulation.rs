@@ -11,7 +11,7 @@ use feed_world::{Setting, Trace, World, for_each_schedule, ms};
 /// Every promise that can be judged step by step is; see `feed_world/promises.rs`.
 #[test]
 fn promises_hold_whatever_happens() {
-    for_each_schedule(1_200, |seed, trace| {
+    for_each_schedule(800, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.run_for(ms(8_000));
         world.end();
@@ -21,7 +21,7 @@ fn promises_hold_whatever_happens() {
 /// Capacity is short, and everybody comes and goes all the time.
 #[test]
 fn a_feed_that_is_always_full_stays_within_its_limits() {
-    for_each_schedule(700, |seed, trace| {
+    for_each_schedule(400, |seed, trace| {
         let mut setting = Setting::wild(seed);
         setting.instruments = setting.options.capacity() + 2;
         setting.caller_every = ms(2);
@@ -34,7 +34,7 @@ fn a_feed_that_is_always_full_stays_within_its_limits() {
 
 #[test]
 fn abandoned_at_any_moment_everything_ends_at_once() {
-    for_each_schedule(600, |seed, trace| {
+    for_each_schedule(400, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.run_for(ms(Random::new(seed).below(4_000) as u64));
         if seed % 2 == 0 {
@@ -48,7 +48,7 @@ fn abandoned_at_any_moment_everything_ends_at_once() {
 
 #[test]
 fn when_faults_stop_everything_wanted_is_carried_once_and_nothing_else() {
-    for_each_schedule(1_000, |seed, trace| {
+    for_each_schedule(600, |seed, trace| {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.run_for(ms(4_000));
         world.calm_down();
@@ -64,7 +64,7 @@ fn when_faults_stop_everything_wanted_is_carried_once_and_nothing_else() {
 /// Without moves the bound is exact: faults stop, and after the recovery bound everything is there.
 #[test]
 fn when_faults_stop_everything_wanted_is_live_within_the_recovery_bound() {
-    for_each_schedule(800, |seed, trace| {
+    for_each_schedule(500, |seed, trace| {
         let mut setting = Setting::wild(seed);
         setting.options.compact_after = None;
         setting.options.max_idle = None;
