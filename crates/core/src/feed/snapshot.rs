@@ -1,7 +1,7 @@
 //! A copy of a feed's state, for people.
 
 use super::entries::{Entry, EntryId, Home};
-use super::lines::{LineState, Up, Write};
+use super::lines::{Line, LineState, Up, Write};
 use super::topic::{Instrument, Level};
 use super::{Due, Machine, State};
 use crate::idle::Idleness;
@@ -209,6 +209,11 @@ impl Machine {
             {
                 return Err(format!("line {at} is {:?} with {} topics", line.state, line.homes.len()));
             }
+        }
+        let stranded = |line: &Line| matches!(line.state, LineState::Waiting { .. }) && !line.homes.is_empty();
+        let has_room = |line: &Line| line.is_up() && line.room(&self.options) > 0;
+        if self.lines.iter().any(stranded) && self.lines.iter().any(has_room) {
+            return Err("topics wait on a line that cannot be reopened, though another has room".to_owned());
         }
         for (id, entry) in &self.entries {
             let places = [entry.home.line(), entry.home.source()];
