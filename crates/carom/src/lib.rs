@@ -33,7 +33,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A [`Set`] shares connections, many users on each, for protocols that multiplex: [`set`] shows one.
+//! A [`Set`] shares connections, many users on each, for protocols that multiplex: [`set`] shows one. A [`Feed`] packs many
+//! subscriptions onto few connections: [`feed`] shows one.
 //!
 //! A [`Requester`] sends requests through sockets that are open for a few seconds only, to services whose nodes cannot afford
 //! idle clients: [`window`] shows how.
@@ -48,6 +49,7 @@ mod clock;
 pub mod connect;
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod feed;
 /// Foreign managers: those written for bb8 or deadpool, run over many nodes unchanged.
 ///
 /// A manager of those pools knows one server. Here a function makes one manager for each backend, and the pool does the
@@ -91,6 +93,7 @@ pub use carom_core::pick::Pick;
 pub use carom_core::recovery::{Policy, Recovery};
 pub use cause::Cause;
 pub use connect::{Connect, connect_fn};
+pub use feed::Feed;
 pub use pool::{Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
 pub use set::{Lease, LeaseError, Set, Share};

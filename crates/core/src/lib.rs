@@ -30,6 +30,7 @@
 
 pub mod backend;
 pub mod ejection;
+pub mod feed;
 pub mod filter;
 pub mod idle;
 mod list;

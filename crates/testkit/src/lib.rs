@@ -2,6 +2,7 @@
 
 pub mod backends;
 pub mod dns;
+pub mod feed;
 pub mod indy;
 mod listening;
 pub mod nodes;

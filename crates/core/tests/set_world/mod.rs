@@ -10,20 +10,23 @@
 //! ```
 
 mod callers;
+#[path = "../world/limits.rs"]
+mod limits;
 mod promises;
 #[path = "../world/schedules.rs"]
 mod schedules;
 mod setting;
 
+pub(crate) use limits::ms;
 pub(crate) use schedules::{Trace, for_each_schedule};
-pub(crate) use setting::{Setting, ms};
+pub(crate) use setting::Setting;
 
 use callers::Caller;
 use carom_core::backend::Backend;
 use carom_core::random::Random;
 use carom_core::set::{Action, ConnectionId, Machine, WaiterId};
+use limits::one_of;
 use promises::Books;
-use setting::one_of;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -385,7 +385,7 @@ impl World {
     pub(crate) fn settling(&self) -> Duration {
         let limits = &self.setting.limits;
         let attempt = limits.max_timeout + self.setting.dial + self.setting.late;
-        (attempt + self.setting.longest_delay()) * 4 + Duration::from_millis(10)
+        (attempt + self.setting.limits.longest_delay()) * 4 + Duration::from_millis(10)
     }
 
     pub(super) fn promise_nothing_is_left(&self) {

@@ -1,7 +1,7 @@
 //! What kind of world it is: everything that does not change while it runs.
 
+use super::limits::{Limits, ms, one_of};
 use carom_core::random::Random;
-use carom_core::recovery::{Policy, Recovery};
 use carom_core::set::Options;
 use std::time::Duration;
 
@@ -33,17 +33,6 @@ pub(crate) struct Setting {
     pub(crate) stray_every: Option<Duration>,
 }
 
-/// What the policy allows: the world reckons bounds with it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) attempts: u32,
-    pub(crate) timeout: Duration,
-    pub(crate) max_timeout: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) max_delay: Duration,
-    pub(crate) spread: f64,
-}
-
 impl Setting {
     /// A world in which anything goes.
     pub(crate) fn wild(seed: u64) -> Setting {
@@ -54,7 +43,7 @@ impl Setting {
         let maximum = random.chance(0.6).then(|| 1 + random.below(servers + 1));
         let target = random.chance(0.6).then(|| 1 + random.below(maximum.unwrap_or(servers)));
         let per_backend = random.below(4).max(usize::from(eager));
-        let limits = limits(random);
+        let limits = Limits::any(random, &[ms(0), ms(20), ms(200)]);
         let options = Options {
             eager,
             target: target.filter(|_| eager),
@@ -97,49 +86,10 @@ impl Setting {
         setting.gives_up = 0.0;
         (setting.backends_every, setting.jump_every) = (None, None);
         // One by one, each in doubt after a quarter of its attempt; alone for one lease, after all of it.
-        let each = setting.limits.max_timeout + setting.longest_delay();
+        let each = setting.limits.max_timeout + setting.limits.longest_delay();
         let enough = each * (setting.servers as u32 + 1) + setting.dial * 2 + ms(100);
         setting.patience = (enough, enough);
         setting.options.connecting_per_backend = 1_000;
         setting
     }
-
-    pub(crate) fn longest_delay(&self) -> Duration {
-        self.limits.max_delay.mul_f64(1.0 + self.limits.spread / 2.0)
-    }
-}
-
-impl Limits {
-    fn recovery(&self) -> Recovery {
-        Recovery::from(
-            Policy::default()
-                .attempts(self.attempts)
-                .timeout(self.timeout)
-                .max_timeout(self.max_timeout)
-                .delay(self.delay)
-                .max_delay(self.max_delay)
-                .spread(self.spread),
-        )
-    }
-}
-
-fn limits(random: &mut Random) -> Limits {
-    let timeout = one_of(random, &[ms(50), ms(300), ms(1_000)]);
-    let delay = one_of(random, &[ms(0), ms(20), ms(200)]);
-    Limits {
-        attempts: 1 + random.below(3) as u32,
-        timeout,
-        max_timeout: timeout * (1 + random.below(3) as u32),
-        delay,
-        max_delay: delay.max(ms(10)) * (1 + random.below(5) as u32),
-        spread: one_of(random, &[0.0, 0.2, 1.0]),
-    }
-}
-
-pub(crate) fn one_of<T: Copy>(random: &mut Random, of: &[T]) -> T {
-    of[random.below(of.len())]
-}
-
-pub(crate) fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }

@@ -1,0 +1,140 @@
+//! A connection: one task that opens it, reads and writes at the same time, and says how it ended.
+
+use super::adapter::{Adapter, Refused};
+use super::error::UpstreamError;
+use super::shared::{Failure, Shared};
+use crate::clock;
+use carom_core::feed::{Change, ConnectionId, End};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
+
+/// What the driver keeps of a connection. Dropping it tells the connection to end.
+pub(super) struct Lead {
+    /// Batches to be written.
+    pub(super) batches: mpsc::UnboundedSender<Vec<Change>>,
+    #[allow(dead_code, reason = "dropped to tell the connection to end")]
+    stay: oneshot::Sender<()>,
+}
+
+/// A connection before it is open.
+pub(super) struct Connection<A: Adapter> {
+    shared: Arc<Shared<A>>,
+    id: ConnectionId,
+    batches: mpsc::UnboundedReceiver<Vec<Change>>,
+    left: oneshot::Receiver<()>,
+}
+
+/// How a connection has ended.
+pub(super) struct Ended {
+    pub(super) end: End,
+    /// Why, unless it was told to.
+    pub(super) cause: Option<Failure>,
+}
+
+impl<A: Adapter> Connection<A> {
+    pub(super) fn new(shared: &Arc<Shared<A>>, id: ConnectionId) -> (Lead, Connection<A>) {
+        let ((send, batches), (stay, left)) = (mpsc::unbounded_channel(), oneshot::channel());
+        (Lead { batches: send, stay }, Connection { shared: Arc::clone(shared), id, batches, left })
+    }
+
+    pub(super) async fn run(self, open_timeout: Duration) -> Ended {
+        let Connection { shared, id, mut batches, mut left } = self;
+        let adapter = &shared.adapter;
+        let opened = tokio::select! {
+            biased;
+            _ = &mut left => return Ended::as_told(),
+            opened = adapter.open() => opened,
+            () = sleep(open_timeout) => return Ended::because(UpstreamError::OpenTimedOut(open_timeout)),
+        };
+        let (mut writer, mut reader) = match opened {
+            Ok(halves) => halves,
+            Err(error) => return Ended::failed(adapter, error),
+        };
+        shared.step(|table| table.machine.handle_opened(clock::now(), id));
+        let failed = tokio::select! {
+            biased;
+            _ = &mut left => None,
+            error = write_all(&shared, id, &mut writer, &mut batches) => Some(error),
+            error = read_all(&shared, id, &mut reader) => Some(error),
+        };
+        match failed {
+            Some(error) => Ended::failed(adapter, error),
+            None => {
+                // One that hangs while it says goodbye has had its time.
+                let _ = timeout(shared.write_timeout, adapter.close(writer, reader)).await;
+                Ended::as_told()
+            }
+        }
+    }
+}
+
+/// Reads until it fails.
+async fn read_all<A: Adapter>(shared: &Shared<A>, id: ConnectionId, reader: &mut A::Reader) -> A::Error {
+    let mut ticks = Vec::new();
+    loop {
+        if let Err(error) = shared.adapter.read(reader, &mut ticks).await {
+            return error;
+        }
+        shared.heard(clock::now(), id, &mut ticks);
+        ticks.clear();
+        // A reader that always has something must leave room for writes, and for the end.
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Writes batches as they come, and heartbeats between them, until that fails.
+async fn write_all<A: Adapter>(
+    shared: &Shared<A>,
+    id: ConnectionId,
+    writer: &mut A::Writer,
+    batches: &mut mpsc::UnboundedReceiver<Vec<Change>>,
+) -> A::Error {
+    let mut heartbeat = shared.heartbeat.map(|every| {
+        let mut beats = interval_at(tokio::time::Instant::now() + every, every);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        beats
+    });
+    loop {
+        let beat = async {
+            match &mut heartbeat {
+                Some(beats) => beats.tick().await,
+                None => pending().await,
+            }
+        };
+        let written = tokio::select! {
+            batch = batches.recv() => match batch {
+                Some(changes) => shared.adapter.write(writer, &changes).await.map(Some),
+                // The driver lets go of both channels at once: the end is on its way.
+                None => pending().await,
+            },
+            _ = beat => shared.adapter.heartbeat(writer).await.map(|()| None),
+        };
+        match written {
+            Ok(Some(refused)) => {
+                let refused: Vec<_> =
+                    refused.into_iter().map(|Refused { position, reason }| (position, reason)).collect();
+                shared.step(|table| table.machine.handle_written(clock::now(), id, &refused));
+            }
+            Ok(None) => {}
+            Err(error) => return error,
+        }
+    }
+}
+
+impl Ended {
+    fn as_told() -> Ended {
+        Ended { end: End::Lost, cause: None }
+    }
+
+    pub(super) fn because(error: UpstreamError) -> Ended {
+        Ended { end: End::Lost, cause: Some(Arc::new(error)) }
+    }
+
+    fn failed<A: Adapter>(adapter: &A, error: A::Error) -> Ended {
+        let end = if adapter.refuses_credential(&error) { End::Credential } else { End::Lost };
+        Ended { end, cause: Some(Arc::new(error)) }
+    }
+}

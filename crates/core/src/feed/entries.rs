@@ -1,0 +1,209 @@
+//! Entries: one for each instrument that is wanted, or still carried by some connection.
+
+use super::told::WaiterId;
+use super::topic::{Instrument, Level};
+use super::wants::Wants;
+use super::{Due, Machine};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Names an entry; later ones are greater, and none is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct EntryId(pub(super) u64);
+
+/// An instrument, and where it is at home.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) instrument: Instrument,
+    pub(super) wants: Wants,
+    pub(super) home: Home,
+    pub(super) refused: Option<Refused>,
+    pub(super) waiters: BTreeSet<WaiterId>,
+    /// When something of it has lingered, as it is on the agenda.
+    linger_at: Option<Instant>,
+    pub(super) last_tick: Option<Instant>,
+}
+
+/// Where an instrument is at home.
+///
+/// ```text
+///           somebody wants it           room elsewhere
+///  Nowhere ------------------> At ------------------------> Moving
+///     ^                        ^ |                            | |
+///     |                        | +---- nobody wants it ----+  | |
+///     |                        +-- carried there, or the --|--+ |
+///     |                            move has come to nothing|    |
+///     +----------------------------------------------------+----+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// Nobody wants it; some connection may still carry it.
+    Nowhere,
+    /// On this line.
+    At(usize),
+    /// On its way, and carried where it was until it is there.
+    Moving { to: usize, from: usize },
+}
+
+impl Home {
+    /// The line where it should be carried.
+    pub(super) fn line(self) -> Option<usize> {
+        match self {
+            Home::Nowhere => None,
+            Home::At(line) | Home::Moving { to: line, .. } => Some(line),
+        }
+    }
+
+    /// The line whose ticks count.
+    pub(super) fn source(self) -> Option<usize> {
+        match self {
+            Home::Nowhere => None,
+            Home::At(line) | Home::Moving { from: line, .. } => Some(line),
+        }
+    }
+}
+
+/// What the upstream did not want of it, and when it may be asked again.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) level: Level,
+    pub(super) reason: Arc<str>,
+    pub(super) times: u32,
+    /// `None` when it is being tried again.
+    pub(super) until: Option<Instant>,
+}
+
+/// Somebody who waits to hear of a topic.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) entry: EntryId,
+    pub(super) level: Level,
+    pub(super) already: bool,
+    pub(super) deadline: Instant,
+}
+
+impl Entry {
+    pub(super) fn new(instrument: Instrument) -> Entry {
+        Entry {
+            instrument,
+            wants: Wants::default(),
+            home: Home::Nowhere,
+            refused: None,
+            waiters: BTreeSet::new(),
+            linger_at: None,
+            last_tick: None,
+        }
+    }
+
+    /// What its home is to carry of it, when it carries `held` so far: the most that is wanted and not refused.
+    pub(super) fn target(&self, held: Option<Level>) -> Option<Level> {
+        match &self.refused {
+            Some(Refused { level, until: Some(_), .. }) => self.wants.highest_below(*level).or(held),
+            Some(Refused { until: None, .. }) | None => self.wants.highest(),
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn entry_of(&mut self, instrument: &Instrument) -> EntryId {
+        if let Some(id) = self.ids.get(instrument) {
+            return *id;
+        }
+        let id = EntryId(self.next_entry);
+        self.next_entry += 1;
+        self.ids.insert(instrument.clone(), id);
+        self.entries.insert(id, Entry::new(instrument.clone()));
+        id
+    }
+
+    /// The one place where an entry's home changes.
+    pub(super) fn rehome(&mut self, now: Instant, id: EntryId, home: Home) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut entry.home, home);
+        if let Some(line) = before.line() {
+            self.lines[line].homes.remove(&id);
+            self.lines[line].used(now);
+        }
+        if let Home::Moving { from, .. } = before {
+            self.lines[from].departing.remove(&id);
+            self.lines[from].used(now);
+        }
+        if let Some(line) = home.line() {
+            self.lines[line].homes.insert(id);
+            self.lines[line].used(now);
+        }
+        if let Home::Moving { from, .. } = home {
+            self.lines[from].departing.insert(id);
+        }
+    }
+
+    /// Puts an entry in order after anything about it has changed: what is carried of it and what should be is compared, and
+    /// whoever waits is told.
+    pub(super) fn settle(&mut self, now: Instant, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if entry.refused.as_ref().is_some_and(|refused| !entry.wants.contains(refused.level)) {
+            self.forget_refusal(id);
+        }
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.wants.is_empty() {
+            self.rehome(now, id, Home::Nowhere);
+        } else if let Home::Moving { to, .. } = entry.home
+            && self.lines[to].carries(id).is_some()
+        {
+            self.rehome(now, id, Home::At(to));
+        }
+        for line in 0..self.lines.len() {
+            self.compare(line, id);
+        }
+        self.answer(id);
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.wants.is_empty() && !self.lines.iter().any(|line| line.has_stream(id)) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: EntryId) {
+        self.forget_refusal(id);
+        let Some(entry) = self.entries.remove(&id) else { return };
+        if let Some(at) = entry.linger_at {
+            self.agenda.remove(&(at, Due::Linger(id)));
+        }
+        self.ids.remove(&entry.instrument);
+    }
+
+    /// Sees to it that what lingers is looked at by then.
+    pub(super) fn linger(&mut self, id: EntryId, until: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        // What lingers longer is found when the earlier one is looked at.
+        if entry.linger_at.is_none() {
+            entry.linger_at = Some(until);
+            self.agenda.insert((until, Due::Linger(id)));
+        }
+    }
+
+    pub(super) fn lingered(&mut self, now: Instant, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.linger_at = None;
+        entry.wants.expire(now);
+        if let Some(until) = entry.wants.lingers_until() {
+            self.linger(id, until);
+        }
+        self.settle(now, id);
+    }
+
+    pub(super) fn retry(&mut self, now: Instant, id: EntryId) {
+        if let Some(refused) = self.entries.get_mut(&id).and_then(|entry| entry.refused.as_mut()) {
+            refused.until = None;
+            self.settle(now, id);
+        }
+    }
+
+    /// What was refused may be asked again at once, and as if it had never been.
+    pub(super) fn forget_refusal(&mut self, id: EntryId) {
+        let refused = self.entries.get_mut(&id).and_then(|entry| entry.refused.take());
+        if let Some(until) = refused.and_then(|refused| refused.until) {
+            self.agenda.remove(&(until, Due::Retry(id)));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A copy of a feed's state, for people.
+
+use super::entries::{Entry, EntryId, Home};
+use super::lines::{Line, LineState, Up, Write};
+use super::topic::{Instrument, Level};
+use super::{Due, Machine, State};
+use crate::idle::Idleness;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A feed at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Where it is.
+    pub state: State,
+    /// Topics that are at home somewhere: distinct instruments, those that only linger among them.
+    pub topics: usize,
+    /// Of these, those that are carried as they are wanted.
+    pub live: usize,
+    /// Who waits to hear of a topic.
+    pub waiting: usize,
+    /// The most there was.
+    pub peak: Peak,
+    /// Every connection, and every attempt to open one.
+    pub connections: Vec<ConnectionGlance>,
+}
+
+/// The most topics there were at a time, and how they lay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// Topics.
+    pub topics: usize,
+    /// Connections they were on.
+    pub connections: usize,
+    /// Topics on each of these.
+    pub on_each: Vec<usize>,
+}
+
+/// A connection of a feed at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionGlance {
+    /// Which one, counted from 1.
+    pub index: usize,
+    /// What it is doing.
+    pub state: ConnectionState,
+    /// Topics at home on it.
+    pub topics: usize,
+    /// Changes that wait to be written, or are being written.
+    pub unwritten: usize,
+    /// How far it is on its way out for want of topics.
+    pub idleness: Option<Idleness>,
+    /// When it last said anything.
+    pub heard: Option<Instant>,
+}
+
+/// What a connection of a feed is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// It is being opened.
+    Opening,
+    /// It is up.
+    Up,
+    /// Opening it failed; it is tried again later.
+    Waiting,
+    /// It is about to end.
+    Closing,
+}
+
+/// How a topic stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is carried as it is wanted.
+    Live,
+    /// The upstream has not been told yet, or has not answered.
+    Pending,
+    /// The upstream does not want so much of it; it is tried again now and then.
+    Refused {
+        /// What it said.
+        reason: Arc<str>,
+    },
+    /// Nobody wants it any more, and it is about to be given up.
+    Lingering,
+}
+
+/// A topic of a feed at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicGlance {
+    /// Of what.
+    pub instrument: Instrument,
+    /// The most that is wanted of it.
+    pub wanted: Level,
+    /// What is carried of it; what is less than wanted, or nothing, is on its way.
+    pub carried: Option<Level>,
+    /// Which connection it is at home on, counted from 1.
+    pub connection: usize,
+    /// How many want it.
+    pub interest: usize,
+    /// How it stands.
+    pub standing: Standing,
+    /// When it last ticked: how stale it is.
+    pub last_tick: Option<Instant>,
+}
+
+impl Machine {
+    /// A copy of its state, without the topics.
+    pub fn snapshot(&self) -> Snapshot {
+        let connections = self.lines.iter().enumerate().filter_map(|(at, line)| {
+            let state = match &line.state {
+                LineState::Vacant => return None,
+                LineState::Opening { .. } => ConnectionState::Opening,
+                LineState::Up(_) => ConnectionState::Up,
+                LineState::Waiting { .. } => ConnectionState::Waiting,
+                LineState::Closing { .. } => ConnectionState::Closing,
+            };
+            Some(ConnectionGlance {
+                index: at + 1,
+                state,
+                topics: line.homes.len(),
+                unwritten: line.up().map_or(line.homes.len(), Up::unwritten),
+                idleness: line.up().map(|up| up.idleness),
+                heard: line.up().map(|up| up.heard),
+            })
+        });
+        Snapshot {
+            state: self.state,
+            topics: self.topics(),
+            live: self.entries.iter().filter(|(id, entry)| self.is_live(**id, entry)).count(),
+            waiting: self.waiters.len(),
+            peak: self.peak.clone(),
+            connections: connections.collect(),
+        }
+    }
+
+    /// Every topic that is at home somewhere, in order of first subscription.
+    pub fn glances(&self) -> Vec<TopicGlance> {
+        self.entries.iter().filter_map(|(id, entry)| self.glance(*id, entry)).collect()
+    }
+
+    /// One instrument, if it is at home somewhere.
+    pub fn glance_at(&self, instrument: &Instrument) -> Option<TopicGlance> {
+        let id = *self.ids.get(instrument)?;
+        self.glance(id, self.entries.get(&id)?)
+    }
+
+    fn glance(&self, id: EntryId, entry: &Entry) -> Option<TopicGlance> {
+        let (line, wanted) = (entry.home.line()?, entry.wants.highest()?);
+        let standing = match &entry.refused {
+            _ if !entry.wants.is_counted() => Standing::Lingering,
+            Some(refused) => Standing::Refused { reason: Arc::clone(&refused.reason) },
+            None if self.is_live(id, entry) => Standing::Live,
+            None => Standing::Pending,
+        };
+        Some(TopicGlance {
+            instrument: entry.instrument.clone(),
+            wanted,
+            carried: entry.home.source().and_then(|source| self.lines[source].carries(id)),
+            connection: line + 1,
+            interest: entry.wants.count(),
+            standing,
+            last_tick: entry.last_tick,
+        })
+    }
+
+    fn is_live(&self, id: EntryId, entry: &Entry) -> bool {
+        let carried = entry.home.source().and_then(|source| self.lines[source].carries(id));
+        carried.is_some() && carried >= entry.wants.highest()
+    }
+
+    pub(super) fn note_peak(&mut self) {
+        let topics = self.topics();
+        if topics > self.peak.topics {
+            let homes = self.lines.iter().map(|line| line.homes.len());
+            let on_each: Vec<usize> = homes.filter(|topics| *topics > 0).collect();
+            self.peak = Peak { topics, connections: on_each.len(), on_each };
+        }
+    }
+
+    /// How many things it remembers: for simulations.
+    pub fn footprint(&self) -> usize {
+        self.entries.len() + self.ids.len() + self.lines.len() + self.waiters.len() + self.agenda.len()
+    }
+
+    /// Whether everything it keeps is accounted for: for simulations.
+    ///
+    /// # Errors
+    /// What is not, in words.
+    pub fn check(&self) -> Result<(), String> {
+        if self.ids.len() != self.entries.len() {
+            return Err(format!("{} instruments, {} entries", self.ids.len(), self.entries.len()));
+        }
+        if self.lines.len() > self.options.max_connections {
+            return Err(format!("{} lines", self.lines.len()));
+        }
+        for (at, line) in self.lines.iter().enumerate() {
+            let homes = |id: &EntryId| self.entries.get(id).is_some_and(|entry| entry.home.line() == Some(at));
+            let departs = |id: &EntryId| {
+                self.entries.get(id).is_some_and(|entry| matches!(entry.home, Home::Moving { from, .. } if from == at))
+            };
+            if !line.homes.iter().all(homes) || !line.departing.iter().all(departs) {
+                return Err(format!("line {at} has what is at home elsewhere"));
+            }
+            let limit = self.options.max_topics_per_connection;
+            let (held, streams) = (line.homes.len() + line.departing.len(), line.up().map_or(0, |up| up.streams.len()));
+            if held > limit || streams > limit {
+                return Err(format!("line {at} has {held} topics and carries {streams}"));
+            }
+            if matches!(line.state, LineState::Vacant | LineState::Waiting { .. })
+                && line.homes.is_empty() != matches!(line.state, LineState::Vacant)
+            {
+                return Err(format!("line {at} is {:?} with {} topics", line.state, line.homes.len()));
+            }
+        }
+        let stranded = |line: &Line| matches!(line.state, LineState::Waiting { .. }) && !line.homes.is_empty();
+        let has_room = |line: &Line| line.is_up() && line.room(&self.options) > 0;
+        if self.lines.iter().any(stranded) && self.lines.iter().any(has_room) {
+            return Err("topics wait on a line that cannot be reopened, though another has room".to_owned());
+        }
+        for (id, entry) in &self.entries {
+            let places = [entry.home.line(), entry.home.source()];
+            let known = places
+                .into_iter()
+                .flatten()
+                .all(|line| self.lines[line].homes.contains(id) || self.lines[line].departing.contains(id));
+            if !known || entry.wants.is_empty() != (entry.home == Home::Nowhere) {
+                return Err(format!("{} is wanted, or has a home, but not both", entry.instrument));
+            }
+            if entry.home == Home::Nowhere && !self.lines.iter().any(|line| line.has_stream(*id)) {
+                return Err(format!("{} is kept for nothing", entry.instrument));
+            }
+        }
+        let waiting: usize = self.entries.values().map(|entry| entry.waiters.len()).sum();
+        let due = self.agenda.iter().filter(|(_, due)| matches!(due, Due::Waiter(_))).count();
+        if waiting != self.waiters.len() || due != waiting {
+            return Err(format!("{} waiters, {waiting} at entries, {due} on the agenda", self.waiters.len()));
+        }
+        Ok(())
+    }
+}
+
+impl Up {
+    fn unwritten(&self) -> usize {
+        let writing = match &self.write {
+            Write::Ready { .. } => 0,
+            Write::Busy { batch, .. } => batch.len(),
+        };
+        writing + self.incoming.len() + self.outgoing.len()
+    }
+}

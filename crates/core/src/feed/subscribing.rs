@@ -1,0 +1,229 @@
+//! Subscribing: how topics come by a place, and how they are given up.
+
+use super::entries::{Entry, EntryId, Home, Waiter};
+use super::lines::{Line, LineState};
+use super::told::{Delivery, Milestone, Placement, Refusal, Subscribed, WaiterId};
+use super::topic::Topic;
+use super::wants::Left;
+use super::{Due, Machine, State};
+use std::time::Instant;
+
+/// Every so many topics on a connection are worth telling.
+const MILESTONE: usize = 100;
+
+impl Machine {
+    /// One more wants this topic.
+    pub fn subscribe(&mut self, now: Instant, topic: &Topic) -> Subscribed {
+        match self.state {
+            State::Running | State::Refused => {}
+            State::Stopping | State::Stopped => return Subscribed::Refused(Refusal::Closed),
+        }
+        let id = self.entry_of(&topic.instrument);
+        if self.entries[&id].home == Home::Nowhere
+            && let Err(refusal) = self.place(now, id)
+        {
+            self.settle(now, id);
+            self.finish(now);
+            return Subscribed::Refused(refusal);
+        }
+        let already = match self.entries.get_mut(&id) {
+            Some(entry) => entry.wants.add(topic.level),
+            None => false,
+        };
+        // Whoever asks anew gets a new answer.
+        self.forget_refusal(id);
+        self.settle(now, id);
+        let subscribed = match self.outlook(id, topic.level, already) {
+            Some(placement) => Subscribed::Placed(placement),
+            None => Subscribed::Waiting(self.wait_for(now, id, topic, already)),
+        };
+        self.finish(now);
+        subscribed
+    }
+
+    /// One less wants this topic. False when nobody had.
+    pub fn unsubscribe(&mut self, now: Instant, topic: &Topic) -> bool {
+        let Some(id) = self.ids.get(&topic.instrument).copied() else { return false };
+        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        let until = Some(self.options.linger).filter(|linger| !linger.is_zero()).map(|linger| now + linger);
+        let Some(left) = entry.wants.remove(topic.level, until) else { return false };
+        match (left, until) {
+            (Left::Lingers, Some(until)) => self.linger(id, until),
+            (Left::Others | Left::Lingers | Left::Gone, _) => self.settle(now, id),
+        }
+        self.finish(now);
+        true
+    }
+
+    /// Nobody wants anything any more, and nothing lingers. How many topics there were.
+    pub fn unsubscribe_all(&mut self, now: Instant) -> usize {
+        let topics = self.topics();
+        self.tell(Milestone::UnsubscribedAll { topics });
+        self.give_up_everything(now, &Refusal::Unsubscribed);
+        self.finish(now);
+        topics
+    }
+
+    /// Somebody who waited is gone, and does not want its topic any more. False when it was told already.
+    pub fn forget_waiter(&mut self, now: Instant, waiter: WaiterId) -> bool {
+        let Some(found) = self.take_waiter(waiter) else { return false };
+        if let Some(entry) = self.entries.get(&found.entry) {
+            let topic = Topic { instrument: entry.instrument.clone(), level: found.level };
+            self.unsubscribe(now, &topic);
+        }
+        true
+    }
+
+    pub(super) fn give_up_everything(&mut self, now: Instant, refusal: &Refusal) {
+        for waiter in self.waiters.keys().copied().collect::<Vec<_>>() {
+            self.take_waiter(waiter);
+            self.deliveries.push_back(Delivery::Refused { waiter, refusal: refusal.clone() });
+        }
+        for id in self.entries.keys().copied().collect::<Vec<_>>() {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.wants.clear();
+            }
+            self.settle(now, id);
+        }
+    }
+
+    /// Tells those who wait for what is carried by now.
+    pub(super) fn answer(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if entry.waiters.is_empty() {
+            return;
+        }
+        let carried = self.carried(id);
+        let served = |waiter: &WaiterId| self.waiters.get(waiter).is_some_and(|w| Some(w.level) <= carried);
+        for waiter in entry.waiters.iter().copied().filter(served).collect::<Vec<_>>() {
+            self.deliver(waiter, false);
+        }
+    }
+
+    /// Somebody has waited long enough, or in vain: its topic is pending.
+    pub(super) fn is_pending(&mut self, waiter: WaiterId) {
+        self.deliver(waiter, true);
+    }
+
+    pub(super) fn take_waiter(&mut self, waiter: WaiterId) -> Option<Waiter> {
+        let found = self.waiters.remove(&waiter)?;
+        self.agenda.remove(&(found.deadline, Due::Waiter(waiter)));
+        if let Some(entry) = self.entries.get_mut(&found.entry) {
+            entry.waiters.remove(&waiter);
+        }
+        Some(found)
+    }
+
+    fn deliver(&mut self, waiter: WaiterId, pending: bool) {
+        let Some(found) = self.take_waiter(waiter) else { return };
+        let placement = self.placement(found.entry, found.already, pending);
+        self.deliveries.push_back(Delivery::Placed { waiter, placement });
+    }
+
+    /// Where a topic is, if there is nothing to wait for: it is carried, or it cannot be for now.
+    fn outlook(&self, id: EntryId, level: super::Level, already: bool) -> Option<Placement> {
+        if Some(level) <= self.carried(id) {
+            return Some(self.placement(id, already, false));
+        }
+        let up = self.entries[&id].home.line().is_some_and(|line| self.lines[line].is_up());
+        (self.state == State::Refused && !up).then(|| self.placement(id, already, true))
+    }
+
+    fn wait_for(&mut self, now: Instant, id: EntryId, topic: &Topic, already: bool) -> WaiterId {
+        let waiter = WaiterId(self.next_waiter);
+        self.next_waiter += 1;
+        let deadline = now + self.options.pending_after;
+        self.waiters.insert(waiter, Waiter { entry: id, level: topic.level, already, deadline });
+        self.agenda.insert((deadline, Due::Waiter(waiter)));
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.waiters.insert(waiter);
+        }
+        waiter
+    }
+
+    /// How much of it is carried where its ticks are taken from.
+    fn carried(&self, id: EntryId) -> Option<super::Level> {
+        self.lines[self.entries[&id].home.source()?].carries(id)
+    }
+
+    fn placement(&self, id: EntryId, already: bool, pending: bool) -> Placement {
+        let line = self.entries.get(&id).and_then(|entry| entry.home.line()).unwrap_or(0);
+        let on_connection = self.lines[line].homes.len();
+        Placement { connection: line + 1, total_connections: self.connections(), on_connection, already, pending }
+    }
+
+    /// Finds a home for an instrument: where it is still carried, or the first line with room.
+    fn place(&mut self, now: Instant, id: EntryId) -> Result<(), Refusal> {
+        let still_carried = |line: &Line| line.carries(id).is_some() && line.room(&self.options) > 0;
+        let line = match self.lines.iter().position(still_carried).or_else(|| self.line_with_room()) {
+            Some(line) => line,
+            None => {
+                self.evict(now);
+                self.line_with_room().ok_or_else(|| self.full())?
+            }
+        };
+        let topics = self.topics();
+        if matches!(self.lines[line].state, LineState::Vacant) {
+            self.tell(Milestone::Opening { connection: line + 1, topics });
+            self.open_anew(line);
+        }
+        self.rehome(now, id, Home::At(line));
+        let (on_connection, connections) = (self.lines[line].homes.len(), self.connections());
+        if on_connection == 1 {
+            let first = self.entries[&id].instrument.clone();
+            self.tell(Milestone::Started { connection: line + 1, first });
+        }
+        if on_connection.is_multiple_of(MILESTONE) || on_connection == self.options.max_topics_per_connection {
+            self.tell(Milestone::Filled { connection: line + 1, on_connection, topics: topics + 1, connections });
+        }
+        Ok(())
+    }
+
+    /// The first line with room: of those that are up or about to be, of those that are tried again, of those that may be
+    /// opened, and last of those that are about to end and can be opened again.
+    fn line_with_room(&mut self) -> Option<usize> {
+        let rank = |line: &Line| match &line.state {
+            LineState::Up(_) => 0,
+            LineState::Opening { .. } if !line.lost => 0,
+            LineState::Opening { .. } | LineState::Waiting { .. } => 1,
+            LineState::Vacant => 2,
+            LineState::Closing { .. } => 3,
+        };
+        let found = self.lines.iter().enumerate().filter(|(_, line)| line.room(&self.options) > 0);
+        let best = found.min_by_key(|(at, line)| (rank(line), *at)).map(|(at, line)| (at, rank(line)));
+        match best {
+            Some((at, 0..=2)) => Some(at),
+            Some(_) | None if self.lines.len() < self.options.max_connections => {
+                self.lines.push(Line::new());
+                Some(self.lines.len() - 1)
+            }
+            Some((at, _)) => Some(at),
+            None => None,
+        }
+    }
+
+    /// Makes room: one instrument that only lingers goes at once; or one that moves stays where it is.
+    fn evict(&mut self, now: Instant) {
+        let lingers = |entry: &Entry| !entry.wants.is_counted() && !entry.wants.is_empty();
+        if let Some((&id, entry)) = self.entries.iter_mut().find(|(_, entry)| lingers(entry)) {
+            entry.wants.expire_all();
+            return self.settle(now, id);
+        }
+        let moving = self.entries.iter().find_map(|(id, entry)| match entry.home {
+            Home::Moving { from, .. } => Some((*id, from)),
+            Home::Nowhere | Home::At(_) => None,
+        });
+        if let Some((id, from)) = moving {
+            self.rehome(now, id, Home::At(from));
+            self.settle(now, id);
+        }
+    }
+
+    fn full(&self) -> Refusal {
+        Refusal::CapacityReached {
+            max_connections: self.options.max_connections,
+            max_topics_per_connection: self.options.max_topics_per_connection,
+            topics: self.topics(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What the machine and its driver tell each other.
+
+use super::lines::ConnectionId;
+use super::snapshot::Peak;
+use super::topic::{Instrument, Level};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Open a connection to the upstream, and say what came of it with [`Machine::handle_opened`] or
+    /// [`Machine::handle_ended`], at the latest after `timeout`.
+    ///
+    /// [`Machine::handle_opened`]: super::Machine::handle_opened
+    /// [`Machine::handle_ended`]: super::Machine::handle_ended
+    Open {
+        /// How to name it.
+        connection: ConnectionId,
+        /// How long it may take.
+        timeout: Duration,
+    },
+    /// Write these changes, and say what came of it with [`Machine::handle_written`], or that the connection has ended.
+    ///
+    /// [`Machine::handle_written`]: super::Machine::handle_written
+    Write {
+        /// Where.
+        connection: ConnectionId,
+        /// What; each instrument once.
+        changes: Vec<Change>,
+    },
+    /// End this connection, or the attempt to open it, and say with [`Machine::handle_ended`] when it really has ended.
+    ///
+    /// [`Machine::handle_ended`]: super::Machine::handle_ended
+    Close(ConnectionId),
+    /// Something that people want to know.
+    Tell(Milestone),
+}
+
+/// How much of an instrument a connection carries, and is to carry. Both are never nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Of what.
+    pub instrument: Instrument,
+    /// What the connection carries of it so far; `None` is nothing: it is to be added.
+    pub from: Option<Level>,
+    /// What it is to carry; `None` is nothing: it is to be dropped.
+    pub to: Option<Level>,
+}
+
+/// How a connection, or the attempt to open one, has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It failed, was cut, or was closed as asked.
+    Lost,
+    /// The upstream refused the credential: trying again makes no sense.
+    Credential,
+}
+
+/// What comes of a subscription, to begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subscribed {
+    /// It is streamed, or there is nothing to wait for.
+    Placed(Placement),
+    /// The upstream is told; there will be a [`Delivery`].
+    Waiting(WaiterId),
+    /// It cannot be.
+    Refused(Refusal),
+}
+
+/// What a waiter gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Its topic has a place.
+    Placed {
+        /// Who.
+        waiter: WaiterId,
+        /// Where.
+        placement: Placement,
+    },
+    /// Its topic has none, and its interest is not counted any more.
+    Refused {
+        /// Who.
+        waiter: WaiterId,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// Where a topic was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// On which connection, counted from 1.
+    pub connection: usize,
+    /// How many connections there are.
+    pub total_connections: usize,
+    /// How many instruments are on that connection.
+    pub on_connection: usize,
+    /// Whether somebody had subscribed to the same before.
+    pub already: bool,
+    /// Whether the upstream has not accepted it yet; it will be told as soon as it can be.
+    pub pending: bool,
+}
+
+/// Why a topic has no place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Every connection that there may be is full.
+    CapacityReached {
+        /// Most connections.
+        max_connections: usize,
+        /// Most topics on each.
+        max_topics_per_connection: usize,
+        /// Topics there are.
+        topics: usize,
+    },
+    /// The upstream does not want it.
+    Upstream {
+        /// What it said.
+        reason: Arc<str>,
+    },
+    /// Everything was unsubscribed meanwhile.
+    Unsubscribed,
+    /// The feed is closed.
+    Closed,
+}
+
+/// Names a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub(super) u64);
+
+/// Something that people want to know. Connections are counted from 1.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Milestone {
+    /// A connection is opened because those there are cannot take another topic.
+    Opening {
+        /// Which.
+        connection: usize,
+        /// Topics there are.
+        topics: usize,
+    },
+    /// A connection got its first topic.
+    Started {
+        /// Which.
+        connection: usize,
+        /// What.
+        first: Instrument,
+    },
+    /// A connection has another hundred topics, or is full.
+    Filled {
+        /// Which.
+        connection: usize,
+        /// Topics on it.
+        on_connection: usize,
+        /// Topics in all.
+        topics: usize,
+        /// Connections in all.
+        connections: usize,
+    },
+    /// An instrument is streamed at another level than before.
+    Changed {
+        /// Which.
+        instrument: Instrument,
+        /// What was streamed of it.
+        from: Level,
+        /// What is.
+        to: Level,
+        /// Where.
+        connection: usize,
+    },
+    /// A connection has ended that had topics.
+    Lost {
+        /// Which.
+        connection: usize,
+        /// How many.
+        topics: usize,
+    },
+    /// A connection says nothing, or takes nothing, and is given up.
+    Stalled {
+        /// Which.
+        connection: usize,
+        /// Topics on it.
+        topics: usize,
+    },
+    /// A connection is back that had been lost, and its topics are subscribed again.
+    Reopened {
+        /// Which.
+        connection: usize,
+        /// How many.
+        topics: usize,
+    },
+    /// Topics move to other connections: because theirs cannot be reopened, or to free it.
+    Moved {
+        /// From which.
+        connection: usize,
+        /// How many.
+        topics: usize,
+        /// Whether it works, and is to be freed.
+        compacted: bool,
+    },
+    /// A connection was without topics for too long.
+    Released {
+        /// Which.
+        connection: usize,
+    },
+    /// The upstream does not want a topic.
+    TopicRefused {
+        /// Which.
+        instrument: Instrument,
+        /// How much of it.
+        level: Level,
+        /// What it said.
+        reason: Arc<str>,
+    },
+    /// The upstream refuses the credential; nothing is tried until somebody says to go on.
+    CredentialRefused,
+    /// Somebody said to go on.
+    Resumed,
+    /// Everything was unsubscribed.
+    UnsubscribedAll {
+        /// How many topics.
+        topics: usize,
+    },
+    /// It has ended.
+    Closed {
+        /// The most there was.
+        peak: Peak,
+    },
+}

@@ -1,0 +1,397 @@
+//! What a feed decides, case by case. Each test is named for its rule.
+
+use carom_core::feed::{
+    Action, Change, ConnectionId, ConnectionState, Delivery, End, Level, Machine, Milestone, Mode, Options, Placement,
+    Refusal, Standing, State, Subscribed, Topic, WaiterId,
+};
+use carom_core::idle::Idleness;
+use carom_core::recovery::{Policy, Recovery};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn topic(number: usize, mode: Mode) -> Topic {
+    Topic::new("NSE", format!("S{number}"), mode)
+}
+
+/// Two connections of two topics, written at once, without linger; exact delays of 100 ms.
+fn small() -> Options {
+    let policy =
+        Policy::default().attempts(2).timeout(ms(1_000)).max_timeout(ms(1_000)).delay(ms(100)).max_delay(ms(1_000));
+    Options {
+        max_topics_per_connection: 2,
+        max_connections: 2,
+        linger: ms(0),
+        pace: ms(0),
+        stall_after: None,
+        recovery: Recovery::from(policy.spread(0.0)),
+        ..Options::default()
+    }
+}
+
+/// The machine, a clock that is moved by hand, and what it has asked for.
+struct Stage {
+    machine: Machine,
+    now: Instant,
+    opening: Vec<ConnectionId>,
+    closing: Vec<ConnectionId>,
+    writes: Vec<(ConnectionId, Vec<Change>)>,
+    told: Vec<Milestone>,
+}
+
+impl Stage {
+    #[allow(clippy::disallowed_methods)]
+    fn new(options: Options) -> Stage {
+        let machine = Machine::new(options, 1).unwrap();
+        let now = Instant::now();
+        Stage { machine, now, opening: Vec::new(), closing: Vec::new(), writes: Vec::new(), told: Vec::new() }
+    }
+
+    /// Sees what the machine wants, without letting time pass.
+    fn go(&mut self) {
+        while let Some(action) = self.machine.poll_action() {
+            match action {
+                Action::Open { connection, .. } => self.opening.push(connection),
+                Action::Write { connection, changes } => self.writes.push((connection, changes)),
+                Action::Close(connection) => self.closing.push(connection),
+                Action::Tell(milestone) => self.told.push(milestone),
+            }
+        }
+        self.machine.check().unwrap();
+    }
+
+    /// Lets everything that was asked for succeed, until nothing is asked for.
+    fn settle(&mut self) {
+        self.go();
+        while !(self.opening.is_empty() && self.writes.is_empty() && self.closing.is_empty()) {
+            for connection in std::mem::take(&mut self.opening) {
+                self.machine.handle_opened(self.now, connection);
+            }
+            for (connection, _) in std::mem::take(&mut self.writes) {
+                self.machine.handle_written(self.now, connection, &[]);
+            }
+            for connection in std::mem::take(&mut self.closing) {
+                self.machine.handle_ended(self.now, connection, End::Lost);
+            }
+            self.go();
+        }
+    }
+
+    fn subscribe(&mut self, topic: &Topic) -> Subscribed {
+        let subscribed = self.machine.subscribe(self.now, topic);
+        self.go();
+        subscribed
+    }
+
+    /// These topics, carried.
+    fn carry(&mut self, numbers: impl IntoIterator<Item = usize>) {
+        for number in numbers {
+            self.subscribe(&topic(number, Mode::Quote));
+        }
+        self.settle();
+        while self.machine.poll_delivery().is_some() {}
+    }
+
+    fn leave(&mut self, number: usize) {
+        assert!(self.machine.unsubscribe(self.now, &topic(number, Mode::Quote)));
+        self.go();
+    }
+
+    fn waits(&mut self, topic: &Topic) -> WaiterId {
+        match self.subscribe(topic) {
+            Subscribed::Waiting(waiter) => waiter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn placed(&mut self, topic: &Topic) -> Placement {
+        match self.subscribe(topic) {
+            Subscribed::Placed(placement) => placement,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Lets time pass, wake by wake.
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some(next) = self.machine.next_timeout().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            self.machine.handle_timeout(self.now);
+            self.go();
+        }
+        self.now = until;
+    }
+
+    fn connection_of(&self, number: usize) -> usize {
+        self.machine.glance_at(&topic(number, Mode::Quote).instrument).expect("it is there").connection
+    }
+}
+
+#[test]
+fn the_first_connection_with_room_is_used_first() {
+    let mut stage = Stage::new(small());
+    stage.carry(0..3);
+    assert_eq!((0..3).map(|number| stage.connection_of(number)).collect::<Vec<_>>(), [1, 1, 2]);
+    stage.leave(0);
+    stage.settle();
+    stage.carry([3]);
+    assert_eq!(stage.connection_of(3), 1, "freed room is used before anything else");
+}
+
+#[test]
+fn a_full_feed_names_both_limits_and_the_count() {
+    let mut stage = Stage::new(small());
+    stage.carry(0..4);
+    let refusal = Refusal::CapacityReached { max_connections: 2, max_topics_per_connection: 2, topics: 4 };
+    assert_eq!(stage.subscribe(&topic(4, Mode::Ltp)), Subscribed::Refused(refusal));
+    assert!(stage.machine.glance_at(&topic(4, Mode::Ltp).instrument).is_none());
+}
+
+#[test]
+fn a_drop_makes_room_only_when_it_is_through() {
+    let mut stage = Stage::new(small());
+    stage.carry(0..2);
+    stage.leave(0);
+    stage.waits(&topic(2, Mode::Quote));
+    let (connection, dropped) = stage.writes.pop().expect("the drop");
+    assert_eq!((dropped.len(), dropped[0].to), (1, None));
+    stage.machine.handle_written(stage.now, connection, &[]);
+    stage.go();
+    assert_eq!(stage.writes.pop().expect("the other").1[0].instrument, topic(2, Mode::Quote).instrument);
+}
+
+#[test]
+fn what_is_wanted_again_while_it_is_being_dropped_is_taken_up_again() {
+    let mut stage = Stage::new(small());
+    stage.carry([0]);
+    stage.leave(0);
+    assert_eq!(stage.writes.len(), 1, "the drop is under way");
+    let waiter = stage.waits(&topic(0, Mode::Quote));
+    stage.settle();
+    let Some(Delivery::Placed { waiter: told, placement }) = stage.machine.poll_delivery() else { panic!() };
+    assert_eq!((told, placement.pending), (waiter, false));
+}
+
+#[test]
+fn a_refused_level_leaves_the_next_lower_one_and_is_tried_again_for_those_who_were_told_it_is_pending() {
+    let mut stage = Stage::new(small());
+    stage.carry([0]);
+    let deep = topic(0, Mode::Depth);
+    let waiter = stage.waits(&deep);
+    stage.pass(ms(3_000));
+    let delivered = stage.machine.poll_delivery();
+    assert!(
+        matches!(delivered, Some(Delivery::Placed { waiter: told, placement }) if told == waiter && placement.pending)
+    );
+    let (connection, _) = stage.writes.pop().expect("the upgrade");
+    let reason: Arc<str> = "no depth".into();
+    stage.machine.handle_written(stage.now, connection, &[(0, Arc::clone(&reason))]);
+    stage.go();
+    let glance = stage.machine.glance_at(&deep.instrument).unwrap();
+    assert_eq!((glance.standing, glance.carried), (Standing::Refused { reason }, Some(topic(0, Mode::Quote).level)));
+    // A connection that comes back is asked for all of it, and for the rest when it refuses again.
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.go();
+    let connection = stage.opening.pop().expect("its successor");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    assert_eq!(stage.writes.pop().expect("all of it").1[0].to, Some(deep.level));
+    stage.machine.handle_written(stage.now, connection, &[(0, "no depth".into())]);
+    stage.go();
+    assert_eq!(stage.writes.pop().expect("the rest").1[0].to, Some(topic(0, Mode::Quote).level));
+    stage.machine.handle_written(stage.now, connection, &[]);
+    stage.pass(ms(100));
+    assert_eq!(stage.writes.pop().expect("another try").1[0].to, Some(deep.level));
+}
+
+#[test]
+fn a_topic_that_moves_is_taken_up_before_it_is_let_go_and_ticks_once() {
+    let mut stage = Stage::new(Options { compact_after: Some(ms(1_000)), ..small() });
+    stage.carry(0..3);
+    stage.leave(1);
+    stage.settle();
+    stage.pass(ms(1_000));
+    let (first, taken) = stage.writes.pop().expect("the move");
+    assert_eq!((stage.writes.len(), taken[0].from, taken[0].to), (0, None, Some(topic(2, Mode::Quote).level)));
+    let moved = &topic(2, Mode::Quote).instrument;
+    assert!(stage.machine.admit(stage.now, 1, moved) && !stage.machine.admit(stage.now, 0, moved));
+    stage.machine.handle_written(stage.now, first, &[]);
+    stage.go();
+    assert!(stage.machine.admit(stage.now, 0, moved) && !stage.machine.admit(stage.now, 1, moved));
+    assert_eq!(stage.writes.pop().expect("the other lets go").1[0].to, None);
+}
+
+#[test]
+fn a_move_whose_target_dies_or_refuses_comes_to_nothing() {
+    for refused in [false, true] {
+        let mut stage = Stage::new(Options { compact_after: Some(ms(1_000)), ..small() });
+        stage.carry(0..3);
+        stage.leave(1);
+        stage.settle();
+        stage.pass(ms(1_000));
+        let (first, _) = stage.writes.pop().expect("the move");
+        if refused {
+            stage.machine.handle_written(stage.now, first, &[(0, "no".into())]);
+        } else {
+            stage.machine.handle_ended(stage.now, first, End::Lost);
+        }
+        stage.go();
+        let glance = stage.machine.glance_at(&topic(2, Mode::Quote).instrument).unwrap();
+        assert_eq!((glance.connection, glance.standing), (2, Standing::Live), "refused: {refused}");
+        assert!(stage.machine.admit(stage.now, 1, &glance.instrument));
+    }
+}
+
+#[test]
+fn room_that_a_move_holds_twice_is_given_back_when_it_is_short() {
+    let mut stage = Stage::new(Options { compact_after: Some(ms(1_000)), ..small() });
+    stage.carry(0..3);
+    stage.leave(1);
+    stage.settle();
+    stage.pass(ms(1_000));
+    assert_eq!(stage.writes.len(), 1, "the move is under way");
+    stage.waits(&topic(5, Mode::Quote));
+    stage.waits(&topic(6, Mode::Quote));
+    stage.settle();
+    assert_eq!(stage.machine.snapshot().live, 4);
+}
+
+#[test]
+fn a_connection_without_topics_is_marked_and_released() {
+    let mut stage = Stage::new(Options { max_idle: Some(ms(10_000)), ..small() });
+    stage.carry([0]);
+    stage.pass(ms(600_000));
+    assert_eq!(stage.machine.snapshot().connections[0].idleness, Some(Idleness::Using));
+    stage.leave(0);
+    stage.settle();
+    let since = stage.now;
+    stage.pass(ms(2_500));
+    assert_eq!(stage.machine.snapshot().connections[0].idleness, Some(Idleness::IdleMarked { since }));
+    stage.pass(ms(12_500));
+    assert_eq!(stage.machine.snapshot().connections[0].state, ConnectionState::Closing);
+    stage.settle();
+    assert!(stage.machine.snapshot().connections.is_empty());
+    assert_eq!(stage.machine.next_timeout(), None, "nothing is left to look at");
+}
+
+#[test]
+fn a_topic_wins_an_idle_connection_back_until_it_is_released() {
+    let mut stage = Stage::new(Options { max_idle: Some(ms(10_000)), ..small() });
+    stage.carry([0]);
+    stage.leave(0);
+    stage.settle();
+    stage.pass(ms(9_000));
+    stage.carry([1]);
+    stage.pass(ms(60_000));
+    assert!(stage.closing.is_empty() && stage.machine.snapshot().live == 1);
+}
+
+#[test]
+fn a_closing_connection_is_opened_again_for_whoever_needs_it() {
+    let mut stage = Stage::new(Options { max_connections: 1, max_idle: Some(ms(10_000)), ..small() });
+    stage.carry([0]);
+    stage.leave(0);
+    stage.settle();
+    stage.pass(ms(15_000));
+    assert_eq!(stage.closing.len(), 1);
+    stage.waits(&topic(1, Mode::Quote));
+    assert!(stage.opening.is_empty(), "not before the other has really ended");
+    stage.settle();
+    assert_eq!(stage.machine.snapshot().live, 1);
+}
+
+#[test]
+fn what_an_older_credential_is_told_says_nothing_of_a_newer_one() {
+    let mut stage = Stage::new(small());
+    stage.waits(&topic(0, Mode::Quote));
+    let connection = stage.opening.pop().unwrap();
+    stage.machine.resume(stage.now);
+    stage.machine.handle_ended(stage.now, connection, End::Credential);
+    assert_eq!(stage.machine.state(), State::Running);
+    stage.pass(ms(100));
+    let connection = stage.opening.pop().expect("it is tried again");
+    stage.machine.handle_ended(stage.now, connection, End::Credential);
+    assert_eq!(stage.machine.state(), State::Refused);
+    stage.pass(ms(3_600_000));
+    assert!(stage.opening.is_empty());
+}
+
+#[test]
+fn attempts_follow_the_policy_and_go_on_for_as_long_as_there_are_topics() {
+    let mut stage = Stage::new(small());
+    stage.waits(&topic(0, Mode::Quote));
+    let began = stage.now;
+    let mut attempts = Vec::new();
+    for _ in 0..4 {
+        let connection = stage.opening.pop().expect("an attempt");
+        attempts.push(stage.now - began);
+        stage.machine.handle_ended(stage.now, connection, End::Lost);
+        stage.go();
+        while stage.opening.is_empty() {
+            stage.pass(ms(50));
+        }
+    }
+    assert_eq!(attempts, [ms(0), ms(100), ms(1_100), ms(2_100)]);
+    let connection = stage.opening.pop().unwrap();
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.leave(0);
+    stage.pass(ms(60_000));
+    assert!(stage.opening.is_empty(), "nobody needs it");
+}
+
+#[test]
+fn milestones_tell_what_people_want_to_know() {
+    let mut stage = Stage::new(Options { max_topics_per_connection: 150, ..small() });
+    stage.carry(0..151);
+    let filled: Vec<_> = stage
+        .told
+        .iter()
+        .filter_map(|milestone| match milestone {
+            Milestone::Filled { connection, on_connection, topics, .. } => Some((*connection, *on_connection, *topics)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(filled, [(1, 100, 100), (1, 150, 150)]);
+    assert!(stage.told.contains(&Milestone::Opening { connection: 2, topics: 150 }));
+    let first = topic(150, Mode::Quote).instrument;
+    assert!(stage.told.contains(&Milestone::Started { connection: 2, first }));
+    stage.subscribe(&topic(3, Mode::Depth));
+    stage.settle();
+    let level = |mode| Level { mode, depth: 5 };
+    let (from, to, instrument) = (level(Mode::Quote), level(Mode::Depth), topic(3, Mode::Depth).instrument);
+    assert!(stage.told.contains(&Milestone::Changed { instrument, from, to, connection: 1 }));
+    let peak = stage.machine.snapshot().peak;
+    assert_eq!((peak.topics, peak.connections, peak.on_each), (151, 2, vec![150, 1]));
+}
+
+#[test]
+fn already_is_said_of_the_same_mode_whether_carried_or_awaited() {
+    let mut stage = Stage::new(small());
+    stage.waits(&topic(0, Mode::Quote));
+    stage.waits(&topic(0, Mode::Quote));
+    stage.settle();
+    let already = |delivery| match delivery {
+        Some(Delivery::Placed { placement, .. }) => placement.already,
+        other => panic!("{other:?}"),
+    };
+    assert!(!already(stage.machine.poll_delivery()) && already(stage.machine.poll_delivery()));
+    assert!(stage.placed(&topic(0, Mode::Quote)).already);
+    assert!(!stage.placed(&topic(0, Mode::Ltp)).already, "covered, but new");
+}
+
+#[test]
+fn nonsense_is_named() {
+    let said = |options| Machine::new(options, 1).unwrap_err().to_string();
+    assert_eq!(said(Options { max_connections: 0, ..small() }), "max_connections must be at least 1");
+    assert_eq!(
+        said(Options { max_topics_per_connection: 0, ..small() }),
+        "max_topics_per_connection must be at least 1"
+    );
+    assert_eq!(said(Options { batch: 0, ..small() }), "batch must be at least 1");
+    assert_eq!(said(Options { pending_after: ms(0), ..small() }), "pending_after must be above zero");
+    assert_eq!(said(Options { stall_after: Some(ms(0)), ..small() }), "stall_after must be above zero");
+    assert_eq!(said(Options { linger: ms(400 * 86_400_000), ..small() }), "linger must be at most a year");
+}

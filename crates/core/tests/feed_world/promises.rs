@@ -1,0 +1,176 @@
+//! What the feed machine promises, held against the world's own books.
+
+use super::{World, ms};
+use carom_core::feed::{Change, ConnectionId, ConnectionState, Instrument, Level, Placement, Standing, State, Topic};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl World {
+    pub(super) fn promise_connections_are_within_the_limit(&self) {
+        let open = self.upstream.links.len();
+        let most = self.setting.options.max_connections;
+        assert!(open <= most, "{open} connections, {most} allowed: {:?}", self.upstream.links);
+    }
+
+    pub(super) fn promise_a_write_makes_sense(&self, id: ConnectionId, changes: &[Change]) {
+        let link = self.upstream.links.get(&id).expect("what is written to is there");
+        assert!(link.up && !link.told_to_end, "a write to what is not up: {link:?}");
+        assert!(link.writing.is_none(), "one write at a time");
+        let options = &self.setting.options;
+        assert!((1..=options.batch).contains(&changes.len()), "{} changes in a batch", changes.len());
+        if let Some(before) = link.last_write {
+            assert!(self.clock >= before + options.pace, "written at {:?} and at {before:?}", self.clock);
+        }
+        let distinct: BTreeSet<_> = changes.iter().map(|change| &change.instrument).collect();
+        assert_eq!(distinct.len(), changes.len(), "an instrument twice in a batch");
+        let added = changes.iter().filter(|change| change.from.is_none()).count();
+        let carried = link.carries.len() + added;
+        assert!(carried <= options.max_topics_per_connection, "{carried} on a connection");
+        for change in changes {
+            self.promise_a_change_makes_sense(change, link.carries.get(&change.instrument).copied());
+        }
+    }
+
+    fn promise_a_change_makes_sense(&self, change: &Change, carried: Option<Level>) {
+        assert_eq!(change.from, carried, "{change:?}");
+        assert_ne!(change.from, change.to, "{change:?}");
+        let highest = self.subscribers.highest(&change.instrument);
+        match change.to {
+            // Made before it is broken: what somebody relies on is dropped only where it is carried twice.
+            None if self.subscribers.assured.contains(&change.instrument) => {
+                let carried = self.upstream.carried(&change.instrument).len();
+                assert!(carried > 1, "{} is relied on, and carried {carried} times", change.instrument);
+            }
+            None => {}
+            Some(to) => {
+                let settles_for_less = self.subscribers.troubled.contains(&change.instrument);
+                assert!(Some(to) >= highest || settles_for_less, "{change:?}, wanted {highest:?}");
+            }
+        }
+    }
+
+    pub(super) fn promise_placed(&self, topic: &Topic, placement: Placement) {
+        let options = &self.setting.options;
+        assert!((1..=options.max_connections).contains(&placement.connection));
+        assert!(placement.total_connections <= options.max_connections);
+        assert!((1..=options.max_topics_per_connection).contains(&placement.on_connection), "{placement:?}");
+        if !placement.pending {
+            let carried = self.upstream.carried(&topic.instrument).into_iter().max();
+            assert!(carried >= Some(topic.level), "{topic} was said to be carried: {carried:?}");
+        }
+    }
+
+    /// No topic is forgotten, interest is counted exactly, and what is said of a topic is so.
+    pub(super) fn promise_books_agree(&self) {
+        self.machine.check().unwrap_or_else(|problem| panic!("{problem}"));
+        let glances = self.machine.glances();
+        let mut counted = 0;
+        for glance in &glances {
+            let levels = self.subscribers.wanted.get(&glance.instrument);
+            let interest: usize = levels.map_or(0, |levels| levels.values().sum());
+            assert_eq!(glance.interest, interest, "{}", glance.instrument);
+            assert_eq!(glance.standing == Standing::Lingering, interest == 0, "{glance:?}");
+            assert!(Some(glance.wanted) >= self.subscribers.highest(&glance.instrument), "{glance:?}");
+            counted += usize::from(interest > 0);
+            if let Some(level) = glance.carried {
+                // A write may have changed it already, without anybody having heard.
+                let carried = self.upstream.carried(&glance.instrument);
+                assert!(carried.iter().any(|carried| *carried >= level), "{glance:?}, really {carried:?}");
+            }
+            if glance.standing == Standing::Live {
+                assert!(glance.carried >= self.subscribers.highest(&glance.instrument), "{glance:?}");
+            }
+        }
+        assert_eq!(counted, self.subscribers.wanted.len(), "a topic was forgotten");
+        let waiting = self.subscribers.waiting.len();
+        let snapshot = self.machine.snapshot();
+        assert_eq!(snapshot.waiting, waiting);
+        assert_eq!(snapshot.topics, glances.len());
+        assert!(snapshot.peak.topics >= snapshot.topics && snapshot.peak.topics <= self.setting.options.capacity());
+        assert_eq!(matches!(self.machine.state(), State::Stopping | State::Stopped), self.closing);
+        let most = 8 * (glances.len() + self.setting.options.capacity() + waiting) + 16;
+        assert!(self.machine.footprint() <= most, "{} things are remembered", self.machine.footprint());
+        self.promise_waiters_are_told_by_their_deadline();
+    }
+
+    fn promise_waiters_are_told_by_their_deadline(&self) {
+        if let Some(earliest) = self.subscribers.waiting.values().map(|(_, deadline)| *deadline).min() {
+            let next = self.machine.next_timeout().expect("somebody waits") - self.start;
+            assert!(next <= earliest, "woken at {next:?}, for a waiter at {earliest:?}");
+        }
+    }
+
+    /// What is carried twice while it moves is heard once.
+    pub(super) fn promise_ticks_come_once(&self, admitted: &BTreeMap<Instrument, usize>) {
+        for (instrument, count) in admitted {
+            assert!(*count <= 1, "a tick of {instrument} came {count} times");
+        }
+    }
+
+    /// Not everything happens at once, for ever.
+    pub(super) fn promise_time_goes_on(&mut self) {
+        let (at, steps) = self.steps;
+        self.steps = if at == self.clock { (at, steps + 1) } else { (self.clock, 0) };
+        assert!(steps < 10_000, "time stands still");
+    }
+
+    /// After the machine was woken nothing that was due is left.
+    pub(super) fn promise_everything_due_is_done(&self) {
+        let late = self.subscribers.waiting.values().find(|(_, deadline)| *deadline <= self.clock);
+        assert!(late.is_none(), "a waiter was not told: {late:?}");
+        let next = self.machine.next_timeout().map(|next| next.saturating_duration_since(self.start));
+        // What a look found is released with the next step.
+        assert!(next.is_none_or(|next| next >= self.clock), "woken at {:?} for {next:?}", self.clock);
+    }
+
+    /// Everything that is wanted is carried once, at the highest level that anybody wants; and nothing else is.
+    pub(crate) fn promise_upstream_carries_what_is_wanted(&self) {
+        let mut carried: BTreeMap<Instrument, Level> = BTreeMap::new();
+        for link in self.upstream.links.values() {
+            for (instrument, level) in &link.carries {
+                assert!(carried.insert(instrument.clone(), *level).is_none(), "{instrument} is carried twice");
+            }
+        }
+        let highest = |instrument: &Instrument| self.subscribers.highest(instrument);
+        let wanted: BTreeMap<Instrument, Level> =
+            self.subscribers.wanted.keys().filter_map(|found| Some((found.clone(), highest(found)?))).collect();
+        assert_eq!(carried, wanted);
+        let snapshot = self.machine.snapshot();
+        assert_eq!((snapshot.live, snapshot.waiting), (wanted.len(), 0));
+        assert!(snapshot.connections.iter().all(|connection| connection.state == ConnectionState::Up));
+    }
+
+    /// No more connections than it takes, if those that are not needed may be freed and released.
+    pub(crate) fn promise_connections_are_few(&self) {
+        let (options, topics) = (&self.setting.options, self.subscribers.wanted.len());
+        let fewest = topics.div_ceil(options.max_topics_per_connection);
+        let connections = self.machine.snapshot().connections;
+        let used = connections.iter().filter(|connection| connection.topics > 0).count();
+        if options.compact_after.is_some() {
+            assert_eq!(used, fewest, "{connections:?}");
+        }
+        if options.max_idle.is_some() {
+            assert_eq!(connections.len(), used, "{connections:?}");
+        }
+    }
+
+    /// How long until what could be freed is freed and released.
+    pub(crate) fn tidying(&self) -> std::time::Duration {
+        let options = &self.setting.options;
+        let compact = options.compact_after.unwrap_or_default() + self.setting.recovery_bound();
+        let idle = options.max_idle.unwrap_or_default() + 2 * options.looks().unwrap_or_default();
+        compact * (options.max_connections as u32 + 1) + idle + ms(100)
+    }
+
+    pub(super) fn machine_is_barred(&self) -> bool {
+        self.machine.state() == State::Refused
+    }
+
+    pub(super) fn promise_nothing_is_left(&self) {
+        assert_eq!(self.machine.state(), State::Stopped);
+        assert!(self.upstream.links.is_empty(), "left: {:?}", self.upstream.links);
+        assert_eq!(self.upstream.opened, self.upstream.ended, "every connection ends once");
+        assert!(self.subscribers.waiting.is_empty());
+        assert_eq!(self.subscribers.asked, self.subscribers.told, "everybody who waits is told once");
+        assert!(self.machine.glances().is_empty());
+    }
+}

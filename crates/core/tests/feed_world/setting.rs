@@ -1,0 +1,82 @@
+//! What kind of world it is: everything that does not change while it runs.
+
+use super::limits::{Limits, ms, one_of};
+use carom_core::feed::Options;
+use carom_core::random::Random;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) options: Options,
+    pub(crate) limits: Limits,
+    /// How many instruments there are.
+    pub(crate) instruments: usize,
+    /// How late the driver is, at most.
+    pub(crate) late: Duration,
+    /// Most time a healthy upstream takes to accept a connection, a write, or to end one.
+    pub(crate) takes: Duration,
+    /// How likely a change is refused that is not a drop.
+    pub(crate) refuses: f64,
+    /// How likely a connection ends some time, and how likely it falls silent.
+    pub(crate) mortal: f64,
+    pub(crate) silent: f64,
+    /// How likely a subscriber gives up while waiting.
+    pub(crate) gives_up: f64,
+    /// How likely somebody leaves rather than comes.
+    pub(crate) leaves: f64,
+    pub(crate) caller_every: Duration,
+    pub(crate) weather_every: Option<Duration>,
+    pub(crate) tick_every: Duration,
+    pub(crate) jump_every: Option<Duration>,
+    pub(crate) stray_every: Option<Duration>,
+}
+
+impl Setting {
+    /// A world in which anything goes.
+    pub(crate) fn wild(seed: u64) -> Setting {
+        let mut random = Random::new(seed);
+        let random = &mut random;
+        let limits = Limits::any(random, &[ms(1), ms(20), ms(200)]);
+        let options = Options {
+            max_topics_per_connection: 1 + random.below(6),
+            max_connections: 1 + random.below(4),
+            linger: one_of(random, &[ms(0), ms(50), ms(1_000)]),
+            pending_after: one_of(random, &[ms(100), ms(500)]),
+            max_idle: random.chance(0.8).then(|| one_of(random, &[ms(1_000), ms(3_000)])),
+            compact_after: random.chance(0.8).then(|| one_of(random, &[ms(20), ms(500), ms(2_000)])),
+            stall_after: random.chance(0.7).then(|| one_of(random, &[ms(300), ms(2_000)])),
+            write_timeout: one_of(random, &[ms(200), ms(1_000)]),
+            batch: 1 + random.below(5),
+            pace: one_of(random, &[ms(0), ms(10), ms(60)]),
+            recovery: limits.recovery(),
+        };
+        let capacity = options.capacity();
+        Setting {
+            options,
+            limits,
+            instruments: 1 + random.below(capacity + 3),
+            late: one_of(random, &[ms(0), ms(0), ms(5)]),
+            takes: one_of(random, &[ms(0), ms(10), limits.timeout / 2]).min(ms(100)),
+            refuses: one_of(random, &[0.0, 0.0, 0.1, 0.5]),
+            mortal: random.fraction() * 0.6,
+            silent: random.fraction() * 0.2,
+            gives_up: random.fraction() * 0.5,
+            leaves: 0.3 + random.fraction() * 0.4,
+            caller_every: one_of(random, &[ms(3), ms(20), ms(150)]),
+            weather_every: Some(one_of(random, &[ms(200), ms(1_000), ms(4_000)])),
+            tick_every: ms(50),
+            jump_every: random.chance(0.2).then(|| ms(2_000)),
+            stray_every: random.chance(0.5).then(|| ms(200)),
+        }
+    }
+
+    /// How long until everything that is wanted is carried when faults stop: what is under way is over, one more attempt is
+    /// made, and all is written in batches; what was refused is asked for again.
+    pub(crate) fn recovery_bound(&self) -> Duration {
+        let options = &self.options;
+        let attempt = self.limits.max_timeout.max(options.write_timeout) + self.limits.longest_delay() + self.takes * 2;
+        let write = self.takes + options.pace.max(ms(1)) + self.late;
+        let stall = options.stall_after.unwrap_or_default();
+        attempt * 3 + write * (4 * self.instruments as u32 + 4) + stall + options.linger + self.late * 8 + ms(100)
+    }
+}

@@ -1,0 +1,204 @@
+//! The upstream: what its connections really carry, and how they fail.
+
+use super::{Event, Moment, World, ms};
+use carom_core::feed::{Change, ConnectionId, End, Instrument, Level};
+use carom_core::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How the upstream treats those who connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Weather {
+    #[default]
+    Healthy,
+    Refuses,
+    /// Nothing is answered: no attempt, no write.
+    Hangs,
+    /// Accepts, and ends the connection at once.
+    Fickle,
+    /// Refuses the credential.
+    Bars,
+}
+
+#[derive(Default)]
+pub(crate) struct Upstream {
+    pub(crate) weather: Weather,
+    pub(crate) links: BTreeMap<ConnectionId, Link>,
+    gone: Vec<ConnectionId>,
+    pub(crate) opened: usize,
+    pub(crate) ended: usize,
+}
+
+/// A connection as the upstream sees it, or an attempt to open one.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) up: bool,
+    pub(crate) told_to_end: bool,
+    silent: bool,
+    pub(crate) carries: BTreeMap<Instrument, Level>,
+    pub(crate) writing: Option<Vec<Change>>,
+    pub(crate) last_write: Option<Moment>,
+}
+
+impl Upstream {
+    pub(super) fn told_to_end(&self) -> BTreeSet<ConnectionId> {
+        self.links.iter().filter(|(_, link)| link.told_to_end).map(|(id, _)| *id).collect()
+    }
+
+    /// What is carried of an instrument by connections that nobody has told to end.
+    pub(super) fn carried(&self, instrument: &Instrument) -> Vec<Level> {
+        let links = self.links.values().filter(|link| link.up && !link.told_to_end);
+        links.filter_map(|link| link.carries.get(instrument)).copied().collect()
+    }
+
+    fn some_gone(&self, random: &mut Random) -> Option<ConnectionId> {
+        self.gone.get(random.below(self.gone.len())).copied()
+    }
+}
+
+impl World {
+    pub(super) fn open(&mut self, id: ConnectionId, timeout: Duration) {
+        let link = Link {
+            up: false,
+            told_to_end: false,
+            silent: false,
+            carries: BTreeMap::new(),
+            writing: None,
+            last_write: None,
+        };
+        assert!(self.upstream.links.insert(id, link).is_none(), "a name is never used again");
+        self.upstream.opened += 1;
+        self.promise_connections_are_within_the_limit();
+        let weather = self.upstream.weather;
+        let at = match weather {
+            Weather::Hangs => self.clock + timeout,
+            Weather::Healthy | Weather::Refuses | Weather::Fickle | Weather::Bars => {
+                self.soon().min(self.clock + timeout)
+            }
+        };
+        self.at(at, Event::Opened(id, weather));
+    }
+
+    pub(super) fn attempt_ends(&mut self, id: ConnectionId, weather: Weather) {
+        let now = self.now();
+        // One that was told to end meanwhile has its end coming.
+        let Some(link) = self.upstream.links.get_mut(&id).filter(|link| !link.told_to_end) else { return };
+        match weather {
+            Weather::Healthy | Weather::Fickle => {
+                link.up = true;
+                let silent = !self.calm && self.random.chance(self.setting.silent);
+                link.silent = silent && self.setting.options.stall_after.is_some();
+                let mortal = weather == Weather::Fickle || (!self.calm && self.random.chance(self.setting.mortal));
+                if mortal {
+                    let life = if weather == Weather::Fickle { ms(1) } else { ms(3_000) };
+                    let at = self.clock + life.mul_f64(self.random.fraction());
+                    self.at(at, Event::Ends(id));
+                }
+                self.machine.handle_opened(now, id);
+            }
+            Weather::Refuses | Weather::Hangs => {
+                self.forget_link(id);
+                self.machine.handle_ended(now, id, End::Lost);
+            }
+            Weather::Bars => {
+                self.forget_link(id);
+                self.machine.handle_ended(now, id, End::Credential);
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, id: ConnectionId, changes: Vec<Change>) {
+        self.promise_a_write_makes_sense(id, &changes);
+        let (clock, hangs) = (self.clock, self.upstream.weather == Weather::Hangs && !self.calm);
+        let link = self.upstream.links.get_mut(&id).expect("it was just seen");
+        link.writing = Some(changes);
+        link.last_write = Some(clock);
+        if !hangs {
+            let at = self.soon();
+            self.at(at, Event::Written(id));
+        }
+    }
+
+    pub(super) fn write_ends(&mut self, id: ConnectionId) {
+        let Some(link) = self.upstream.links.get_mut(&id).filter(|link| !link.told_to_end) else { return };
+        let changes = link.writing.take().expect("one write at a time");
+        let mut refused = Vec::new();
+        for (at, change) in changes.iter().enumerate() {
+            let refuse = !self.calm && self.random.chance(self.setting.refuses);
+            match change.to {
+                // What was to be dropped is gone even if the upstream says that it never was.
+                None => {
+                    link.carries.remove(&change.instrument);
+                }
+                Some(level) if !refuse => {
+                    link.carries.insert(change.instrument.clone(), level);
+                }
+                Some(_) => {}
+            }
+            if refuse {
+                refused.push((at, Arc::from("no such symbol")));
+                self.subscribers.refused(&change.instrument);
+            } else if let Some(level) = change.to {
+                self.subscribers.accepted(&change.instrument, level);
+            }
+        }
+        self.machine.handle_written(self.now(), id, &refused);
+    }
+
+    pub(super) fn told_to_end(&mut self, id: ConnectionId) {
+        let link = self.upstream.links.get_mut(&id).expect("only what is there is closed");
+        assert!(!link.told_to_end, "told to end once");
+        link.told_to_end = true;
+        self.subscribers.lost(link.carries.keys());
+        let at = self.soon();
+        self.at(at, Event::Ends(id));
+    }
+
+    pub(super) fn connection_ends(&mut self, id: ConnectionId) {
+        let Some(link) = self.upstream.links.get(&id) else { return };
+        let bars = !link.told_to_end && self.upstream.weather == Weather::Bars;
+        self.forget_link(id);
+        let end = if bars { End::Credential } else { End::Lost };
+        self.machine.handle_ended(self.now(), id, end);
+    }
+
+    /// Every connection that is not silent ticks everything that it carries.
+    pub(super) fn ticks(&mut self) {
+        let now = self.now();
+        let mut admitted: BTreeMap<Instrument, usize> = BTreeMap::new();
+        let quiet = |link: &Link| !link.up || (link.silent && !self.calm);
+        let links: Vec<_> = self.upstream.links.iter().filter(|(_, link)| !quiet(link)).collect();
+        for (id, link) in links {
+            let Some(line) = self.machine.handle_heard(now, *id) else { continue };
+            for instrument in link.carries.keys() {
+                let count = admitted.entry(instrument.clone()).or_default();
+                *count += usize::from(self.machine.admit(now, line, instrument));
+            }
+        }
+        self.promise_ticks_come_once(&admitted);
+    }
+
+    /// Something late is said of what is gone: it changes nothing.
+    pub(super) fn stray(&mut self) {
+        let Some(id) = self.upstream.some_gone(&mut self.random) else { return };
+        let (now, kind) = (self.now(), self.random.below(5));
+        let before = format!("{:?}", self.machine);
+        match kind {
+            0 => self.machine.handle_opened(now, id),
+            1 => self.machine.handle_ended(now, id, End::Lost),
+            2 => self.machine.handle_ended(now, id, End::Credential),
+            3 => self.machine.handle_written(now, id, &[]),
+            _ => assert_eq!(self.machine.handle_heard(now, id), None),
+        }
+        assert_eq!(format!("{:?}", self.machine), before, "something was made of a word about what is gone");
+    }
+
+    fn forget_link(&mut self, id: ConnectionId) {
+        if let Some(link) = self.upstream.links.remove(&id) {
+            self.subscribers.lost(link.carries.keys());
+        }
+        self.upstream.gone.push(id);
+        self.upstream.ended += 1;
+    }
+}
