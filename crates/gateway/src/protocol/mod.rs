@@ -1,0 +1,1 @@
+//! OpenAlgo's client protocol: what clients ask for and what they are told, as bytes.
