@@ -1,5 +1,7 @@
 //! What the command line asks for.
 
+use crate::fanout::Kind;
+
 pub const USAGE: &str = "usage: carom-bench [--quick] [--part PART] [--only POOL]";
 
 #[derive(Debug, Default, PartialEq)]
@@ -9,6 +11,8 @@ pub struct Args {
     pub only: Option<String>,
     /// Set by the run itself, for the process that counts allocations.
     pub memory: bool,
+    /// Set by the run itself, for the process that serves a load.
+    pub serve: Option<Kind>,
 }
 
 impl Args {
@@ -20,6 +24,10 @@ impl Args {
                 "--part" => args.part = Some(words.next().ok_or("--part needs the name of a part")?),
                 "--only" => args.only = Some(words.next().ok_or("--only needs the name of a pool")?),
                 "--memory" => args.memory = true,
+                "--serve" => {
+                    let kind = words.next().ok_or("--serve needs what is served")?;
+                    args.serve = Some(Kind::parse(&kind).ok_or_else(|| format!("nobody serves {kind:?}"))?);
+                }
                 _ => return Err(format!("unknown argument {word:?}")),
             }
         }
@@ -42,12 +50,15 @@ mod tests {
         assert_eq!(args.only.as_deref(), Some("bb8"));
         assert_eq!(args.part.as_deref(), Some("claims"));
         assert_eq!(parse("").unwrap(), Args::default());
+        assert_eq!(parse("--serve gateway").unwrap().serve, Some(Kind::Gateway));
+        assert_eq!(parse("--serve floor-32").unwrap().serve, Some(Kind::Floor { at_once: 32 }));
     }
 
     #[test]
     fn what_is_not_understood_is_named() {
         assert!(parse("--fast").unwrap_err().contains("--fast"));
         assert!(parse("--only").unwrap_err().contains("--only"));
+        assert!(parse("--serve tea").unwrap_err().contains("tea"));
         assert!(parse("--part").unwrap_err().contains("--part"));
     }
 }

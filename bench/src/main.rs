@@ -1,9 +1,10 @@
 //! Measures carom side by side with others: what a claim and a lease cost, what overload and faults do, what planning and idle
-//! connections cost, what windows spare and cost, and what producing to Pulsar costs.
+//! connections cost, what windows spare and cost, what producing to Pulsar costs, and what fanning out costs.
 
 mod args;
 mod bars;
 mod discovery;
+mod fanout;
 mod hazards;
 mod ledger;
 mod measure;
@@ -39,11 +40,12 @@ struct Part {
 struct Extent {
     effort: Effort,
     load: Load,
+    fanout: fanout::Extent,
 }
 
 impl Extent {
-    const FULL: Self = Self { effort: Effort::FULL, load: Load::FULL };
-    const QUICK: Self = Self { effort: Effort::QUICK, load: Load::QUICK };
+    const FULL: Self = Self { effort: Effort::FULL, load: Load::FULL, fanout: fanout::Extent::FULL };
+    const QUICK: Self = Self { effort: Effort::QUICK, load: Load::QUICK, fanout: fanout::Extent::QUICK };
 }
 
 /// In the order of the run.
@@ -59,6 +61,7 @@ const PARTS: &[Part] = &[
     Part { name: "discovery", run: |_| discovery::report() },
     Part { name: "window", run: |_| window::report() },
     Part { name: "ledger", run: |extent| ledger::report(&extent.effort.fewer_rounds()) },
+    Part { name: "fanout", run: |extent| fanout::report(&extent.fanout) },
     Part { name: "memory", run: |_| memory::report() },
 ];
 
@@ -70,6 +73,9 @@ fn main() -> ExitCode {
     if args.memory {
         memory::count_and_print();
         return ExitCode::SUCCESS;
+    }
+    if let Some(kind) = args.serve {
+        return ended(fanout::serve(kind));
     }
     let picked = pick(&args.only, "--only", ENTRIES, |entry| entry.name)
         .and_then(|entries| Ok((entries, pick(&args.part, "--part", PARTS, |part| part.name)?)));
@@ -83,10 +89,14 @@ fn main() -> ExitCode {
     } else {
         parts.iter().try_for_each(|part| (part.run)(&extent))
     };
+    ended(outcome)
+}
+
+fn ended(outcome: io::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("carom-bench: cannot keep the figures: {error}");
+            eprintln!("carom-bench: {error}");
             ExitCode::FAILURE
         }
     }

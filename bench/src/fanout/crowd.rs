@@ -1,0 +1,203 @@
+//! The load: clients that want the same topics, read as fast as they can, and count. One thread for all of them.
+
+use super::frames::{Frames, UPGRADE, from_client};
+use super::{SENT, SYMBOLS, symbol};
+use crate::waits::Waits;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+/// As much is read at a time as is worth a call.
+const ONE_READ: usize = 32 * 1024;
+/// What setting up all clients may take.
+const SETTING_UP: Duration = Duration::from_secs(60);
+
+/// Clients that are connected and count what they hear.
+pub struct Crowd {
+    /// Dropped, it takes all clients with it.
+    runtime: Runtime,
+    heard: Arc<Heard>,
+    address: SocketAddr,
+    /// `None` where nobody asks for one.
+    key: Option<String>,
+}
+
+#[derive(Default)]
+struct Heard {
+    messages: AtomicU64,
+    timing: AtomicBool,
+    waits: Mutex<Option<Waits>>,
+}
+
+impl Crowd {
+    /// Connects so many clients, each of which wants every symbol.
+    pub fn gather(address: SocketAddr, key: Option<String>, clients: usize) -> io::Result<Crowd> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let crowd = Crowd { runtime, heard: Arc::default(), address, key };
+        let all: Vec<_> = (0..clients)
+            .map(|_| {
+                let joining = join(crowd.address, crowd.key.clone());
+                let heard = Arc::clone(&crowd.heard);
+                crowd.runtime.spawn(async move {
+                    let client = joining.await?;
+                    tokio::spawn(client.listen(heard));
+                    io::Result::Ok(())
+                })
+            })
+            .collect();
+        crowd.runtime.block_on(tokio::time::timeout(SETTING_UP, async {
+            for client in all {
+                client.await.map_err(io::Error::other)??;
+            }
+            io::Result::Ok(())
+        }))??;
+        Ok(crowd)
+    }
+
+    /// A client that wants everything and never reads again; until the stream is dropped.
+    pub fn stall(&self) -> io::Result<TcpStream> {
+        Ok(self.runtime.block_on(join(self.address, self.key.clone()))?.socket)
+    }
+
+    /// Messages per second that arrive, for so long.
+    pub fn count(&self, period: Duration) -> f64 {
+        let heard = || self.heard.messages.load(Ordering::Relaxed);
+        let (start, before) = (Instant::now(), heard());
+        std::thread::sleep(period);
+        (heard() - before) as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// How long messages were under way that arrived within this time.
+    pub fn time(&self, period: Duration) -> Waits {
+        let slot = || self.heard.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot() = Some(Waits::new());
+        self.heard.timing.store(true, Ordering::Relaxed);
+        std::thread::sleep(period);
+        self.heard.timing.store(false, Ordering::Relaxed);
+        slot().take().unwrap_or_else(Waits::new)
+    }
+}
+
+/// A client on its socket, and what it has read of a message that is not whole yet.
+struct Client {
+    socket: TcpStream,
+    buffer: Vec<u8>,
+}
+
+async fn join(address: SocketAddr, key: Option<String>) -> io::Result<Client> {
+    let socket = TcpStream::connect(address).await?;
+    socket.set_nodelay(true)?;
+    let mut client = Client { socket, buffer: Vec::new() };
+    let Some(key) = key else { return Ok(client) };
+    client.socket.write_all(UPGRADE).await?;
+    client.upgraded().await?;
+    client.say(&format!(r#"{{"action":"authenticate","api_key":"{key}"}}"#)).await?;
+    client.hears(r#""type":"auth","status":"success""#).await?;
+    let symbols: Vec<_> =
+        (0..SYMBOLS).map(|at| format!(r#"{{"symbol":"{}","exchange":"NSE"}}"#, symbol(at))).collect();
+    let symbols = symbols.join(",");
+    client.say(&format!(r#"{{"action":"subscribe","mode":1,"symbols":[{symbols}]}}"#)).await?;
+    client.hears(r#""type":"subscribe","status":"success""#).await?;
+    Ok(client)
+}
+
+impl Client {
+    async fn say(&mut self, text: &str) -> io::Result<()> {
+        self.socket.write_all(&from_client(text)).await
+    }
+
+    async fn upgraded(&mut self) -> io::Result<()> {
+        const END: &[u8] = b"\r\n\r\n";
+        loop {
+            if let Some(at) = self.buffer.windows(END.len()).position(|bytes| bytes == END) {
+                if !self.buffer.starts_with(b"HTTP/1.1 101 ") {
+                    return Err(io::Error::other(String::from_utf8_lossy(&self.buffer).into_owned()));
+                }
+                self.buffer.drain(..at + END.len());
+                return Ok(());
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Until a message begins like that, its first brace aside.
+    async fn hears(&mut self, beginning: &str) -> io::Result<()> {
+        loop {
+            let mut frames = Frames::of(&self.buffer);
+            let mut found = false;
+            while let Some(text) = frames.next() {
+                if text.get(1..).is_some_and(|text| text.starts_with(beginning.as_bytes())) {
+                    found = true;
+                    break;
+                }
+                if text.starts_with(br#"{"status":"error""#) {
+                    return Err(io::Error::other(String::from_utf8_lossy(text).into_owned()));
+                }
+            }
+            let taken = frames.taken;
+            self.buffer.drain(..taken);
+            if found {
+                return Ok(());
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        self.buffer.reserve(ONE_READ);
+        match self.socket.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn listen(mut self, heard: Arc<Heard>) {
+        while self.fill().await.is_ok() {
+            let mut frames = Frames::of(&self.buffer);
+            let mut messages = 0;
+            if heard.timing.load(Ordering::Relaxed) {
+                let now = since_epoch();
+                let mut waits = heard.waits.lock().unwrap_or_else(PoisonError::into_inner);
+                for text in frames.by_ref() {
+                    messages += 1;
+                    if let (Some(waits), Some(sent)) = (waits.as_mut(), sent(text)) {
+                        waits.record(now.saturating_sub(sent));
+                    }
+                }
+            } else {
+                messages = frames.by_ref().count() as u64;
+            }
+            let taken = frames.taken;
+            self.buffer.drain(..taken);
+            heard.messages.fetch_add(messages, Ordering::Relaxed);
+        }
+    }
+}
+
+/// When the message says that it was published.
+fn sent(text: &[u8]) -> Option<Duration> {
+    let at = text.windows(SENT.len()).position(|bytes| bytes == SENT.as_bytes())? + SENT.len();
+    let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
+    Some(Duration::from_nanos(digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))))
+}
+
+/// The one clock that two processes have in common.
+pub fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_when_it_was_sent() {
+        assert_eq!(sent(br#"{"data":{"sent":1500,"ltp":1}}"#), Some(Duration::from_nanos(1500)));
+        assert_eq!(sent(br#"{"type":"pong"}"#), None);
+    }
+}

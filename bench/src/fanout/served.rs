@@ -1,0 +1,208 @@
+//! The process that serves: the gateway, or what the same bytes cost without one. Told by its standard input what to publish.
+
+use super::frames::from_server;
+use super::publisher::{Publisher, payload};
+use super::{BROKER, SYMBOLS, USER, symbol};
+use carom::feed::Feed;
+use carom_gateway::keys::{Identity, Keys, NewKey};
+use carom_gateway::{Gateway, Limits};
+use serde_json::{Value, json};
+use std::env;
+use std::fmt;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+
+/// What serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Gateway,
+    /// Frames made beforehand, written to bare sockets one after the other, so many with each write.
+    Floor { at_once: usize },
+}
+
+impl Kind {
+    /// What `--serve` says.
+    pub fn parse(text: &str) -> Option<Kind> {
+        match text.strip_prefix("floor-") {
+            Some(at_once) => at_once.parse().ok().map(|at_once| Kind::Floor { at_once }),
+            None => (text == "gateway").then_some(Kind::Gateway),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Gateway => f.write_str("gateway"),
+            Kind::Floor { at_once } => write!(f, "floor-{at_once}"),
+        }
+    }
+}
+
+/// A process that serves, as its parent sees it. Dropped, it is ended.
+pub struct Served {
+    process: Child,
+    told: ChildStdin,
+    says: BufReader<ChildStdout>,
+    pub address: SocketAddr,
+    /// `None` where nobody asks for one.
+    pub key: Option<String>,
+}
+
+impl Served {
+    pub fn start(kind: Kind) -> io::Result<Served> {
+        let mut process = Command::new(env::current_exe()?)
+            .args(["--serve", &kind.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(told), Some(says)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(io::Error::other("the process has no pipes"));
+        };
+        let mut served = Served {
+            process,
+            told,
+            says: BufReader::new(says),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            key: None,
+        };
+        let beginning = served.hear()?;
+        let address = beginning["address"].as_str().and_then(|address| address.parse().ok());
+        served.address = address.ok_or_else(|| io::Error::other("the process did not say where it serves"))?;
+        served.key = beginning["key"].as_str().map(str::to_owned);
+        Ok(served)
+    }
+
+    pub fn publish(&mut self, ticks_s: u64) -> io::Result<()> {
+        writeln!(self.told, "{ticks_s}")
+    }
+
+    /// Bytes of memory that the process has by now.
+    pub fn memory(&mut self) -> io::Result<f64> {
+        writeln!(self.told, "memory")?;
+        self.hear()?["resident"].as_f64().ok_or_else(|| io::Error::other("the process did not say how large it is"))
+    }
+
+    /// Ticks that newer ones took the place of.
+    pub fn conflated(&mut self) -> io::Result<u64> {
+        writeln!(self.told, "conflated")?;
+        self.hear()?["conflated"].as_u64().ok_or_else(|| io::Error::other("the process did not say what it left out"))
+    }
+
+    fn hear(&mut self) -> io::Result<Value> {
+        let mut line = String::new();
+        self.says.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The part of the process started with `--serve`: until its parent has gone.
+pub fn serve(kind: Kind) -> io::Result<()> {
+    match kind {
+        Kind::Gateway => serve_gateway(),
+        Kind::Floor { at_once } => serve_floor(at_once),
+    }
+}
+
+fn serve_gateway() -> io::Result<()> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let publisher = Publisher::default();
+    let new = NewKey::generate().map_err(io::Error::other)?;
+    let keys = Keys::in_memory([(Identity::new(BROKER, USER), new.digest())]);
+    let gateway = runtime.block_on(async {
+        let feed = Feed::builder(publisher.clone()).build().map_err(io::Error::other)?;
+        let anybody = Limits { clients_per_address: 100_000, ..Limits::default() };
+        Gateway::builder()
+            .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+            .keys(keys)
+            .feed(BROKER, USER, feed)
+            .limits(anybody)
+            .slow_after(Duration::from_secs(600))
+            .start()
+            .await
+            .map_err(io::Error::other)
+    })?;
+    say(&json!({ "address": gateway.local_addr().to_string(), "key": new.text() }));
+    for line in io::stdin().lines() {
+        match line?.as_str() {
+            "memory" => say(&json!({ "resident": resident()? })),
+            "conflated" => say(&json!({ "conflated": gateway.snapshot().conflated })),
+            ticks_s => publisher.publish(ticks_s.parse().unwrap_or_default()),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> io::Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("this system does not say how large a process is"))
+}
+
+/// Takes whoever comes; told any rate, one task writes to all of them in turn, for as long as they read.
+fn serve_floor(at_once: usize) -> io::Result<()> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    say(&json!({ "address": listener.local_addr()?.to_string() }));
+    let accepting = runtime.spawn(async move {
+        let mut sockets = Vec::new();
+        loop {
+            // The parent waits until its sockets are connected; those that are not accepted by then wait in the kernel.
+            match tokio::time::timeout(Duration::from_millis(200), listener.accept()).await {
+                Ok(accepted) => {
+                    let socket = accepted?.0;
+                    socket.set_nodelay(true)?;
+                    sockets.push(socket);
+                }
+                Err(_) if sockets.is_empty() => {}
+                Err(_) => return io::Result::Ok(sockets),
+            }
+        }
+    });
+    let mut accepting = Some(accepting);
+    for line in io::stdin().lines() {
+        let started = line?.parse().is_ok_and(|ticks_s: u64| ticks_s > 0);
+        if let Some(accepting) = accepting.take_if(|_| started) {
+            runtime.spawn(async move {
+                let mut sockets = accepting.await.map_err(io::Error::other)??;
+                let messages = (0..at_once).map(|at| from_server(&message(at))).collect::<Vec<_>>().concat();
+                loop {
+                    for socket in &mut sockets {
+                        socket.write_all(&messages).await?;
+                    }
+                }
+                #[allow(unreachable_code, reason = "says what the task ends with")]
+                io::Result::Ok(())
+            });
+        }
+    }
+    Ok(())
+}
+
+/// As the gateway words it.
+fn message(number: usize) -> String {
+    let data = payload(number, super::crowd::since_epoch());
+    let symbol = symbol(number % SYMBOLS);
+    format!(
+        r#"{{"type":"market_data","symbol":"{symbol}","exchange":"NSE","mode":1,"data":{data},"broker":"{BROKER}"}}"#
+    )
+}
+
+fn say(line: &Value) {
+    println!("{line}");
+}
