@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS and Python with apt-get, and
-# the Python clients of Pulsar, Indy and ZeroMQ with pip, in a virtual environment below target/.
+# the Python clients of Pulsar, Indy, ZeroMQ and OpenAlgo with pip, in virtual environments below target/. The second generation
+# of OpenAlgo's wants Python 3.12: it is left out where there is none.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -12,22 +13,48 @@ has_knot() { command -v knotd >/dev/null || [ -x /usr/sbin/knotd ]; }
 has_setpriv() { command -v setpriv >/dev/null; }
 has_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
-venv=$(cd "$(dirname "$0")/.." && pwd)/target/live-venv
-clients=(pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0)
-has_clients() {
-    "$venv/bin/python" - "${clients[@]}" 2>/dev/null <<'END'
+target=$(cd "$(dirname "$0")/.." && pwd)/target
+
+# has VENV PACKAGE==VERSION...
+has() {
+    "$target/$1/bin/python" - "${@:2}" 2>/dev/null <<'END'
 import sys
 from importlib.metadata import version
 
 sys.exit(any(version(client.split("==")[0]) != client.split("==")[1] for client in sys.argv[1:]))
 END
 }
+
+# provide PYTHON VENV PACKAGE==VERSION...
+provide() {
+    has "${@:2}" && return
+    say "installing ${*:3}"
+    "$1" -m venv --clear "$target/$2"
+    "$target/$2/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "${@:3}" </dev/null
+    has "${@:2}" || { say "pip succeeded, and yet not all of ${*:3} are there"; exit 1; }
+}
+
+# A Python of at least 3.12 that can make virtual environments.
+newer_python() {
+    local python
+    for python in python3 python3.12 python3.13 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[23]*/bin/python3; do
+        if "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+}
+
 install_clients() {
-    has_clients && return
-    say "installing ${clients[*]}"
-    python3 -m venv --clear "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "${clients[@]}" </dev/null
-    has_clients || { say "pip succeeded, and yet not all of ${clients[*]} are there"; exit 1; }
+    provide python3 live-venv pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0
+    provide python3 live-openalgo-1 openalgo==1.0.47
+    local newer
+    newer=$(newer_python)
+    if [ -n "$newer" ]; then
+        provide "$newer" live-openalgo-2 openalgo==2.0.5
+    else
+        say "no Python 3.12: openalgo 2.0.5 is left out"
+    fi
 }
 
 missing=()
