@@ -4,3 +4,4 @@ pub mod credential;
 pub mod keys;
 pub mod protocol;
 pub mod simulated;
+pub mod tables;
