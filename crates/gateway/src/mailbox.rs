@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use carom_core::feed::outbox::{Options, Outbox, Overflow};
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -114,6 +115,15 @@ impl Mailbox {
         drop(state);
         drop(before);
         Poll::Pending
+    }
+
+    /// Waits until the client is to be closed.
+    pub(crate) async fn ended(&self) {
+        let ended = |context: &mut Context<'_>| match self.poll(context) {
+            Poll::Ready(Found::End(_)) => Poll::Ready(()),
+            Poll::Ready(Found::Messages) | Poll::Pending => Poll::Pending,
+        };
+        poll_fn(ended).await;
     }
 
     /// Takes messages until they make up `bytes`, or none is left.

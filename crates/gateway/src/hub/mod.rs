@@ -127,7 +127,8 @@ impl Hub {
     pub(crate) fn count_with(&self, client: ClientId, topics: &[Topic]) -> usize {
         let state = self.lock();
         let had = |topic: &&Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
-        let new: BTreeSet<_> = topics.iter().filter(|topic| !had(topic)).map(|topic| (&topic.instrument, topic.mode())).collect();
+        let new: BTreeSet<_> =
+            topics.iter().filter(|topic| !had(topic)).map(|topic| (&topic.instrument, topic.mode())).collect();
         state.interest.count_of(client) + new.len()
     }
 
@@ -167,8 +168,7 @@ impl Hub {
     pub(crate) fn leave(&self, client: ClientId, instrument: &Instrument, mode: Option<Mode>) -> Vec<Topic> {
         let mut state = self.lock();
         let modes = Mode::ALL.into_iter().filter(|each| mode.is_none_or(|mode| mode == *each));
-        let left: Vec<Topic> =
-            modes.filter_map(|mode| state.interest.unsubscribe(client, instrument, mode)).collect();
+        let left: Vec<Topic> = modes.filter_map(|mode| state.interest.unsubscribe(client, instrument, mode)).collect();
         state.forget(client, &left);
         left
     }
@@ -202,16 +202,27 @@ impl Hub {
         self.lock().interest.topics(scope).map(|(instrument, counts)| (instrument.clone(), counts)).collect()
     }
 
-    /// Messages of a scope's bus, in their order: of several ticks with one name only the last counts. Empties `messages`.
+    /// So many ticks gave their place to newer ones before they came here.
+    pub(crate) fn superseded(&self, count: u64) {
+        self.lock().figures.conflated += count;
+    }
+
+    /// Messages of a scope's bus, in their order. Empties `messages`.
     pub(crate) fn carry(&self, now: Instant, scope: ScopeId, messages: &mut Vec<Message>) -> Carried {
         let mut carried = Carried::default();
-        let superseded = drop_superseded(messages);
-        self.lock().figures.conflated += superseded;
         for message in messages.drain(..) {
             match topic::parse(&message.topic) {
                 Some(BusTopic::Tick { exchange, symbol, mode }) => {
                     let instrument = Instrument::new(exchange, symbol);
-                    self.lock().tick(now, self.throttle, scope, &instrument, mode, message.payload, &mut carried.wakers);
+                    self.lock().tick(
+                        now,
+                        self.throttle,
+                        scope,
+                        &instrument,
+                        mode,
+                        message.payload,
+                        &mut carried.wakers,
+                    );
                 }
                 Some(BusTopic::Orders) => self.lock().order(now, scope, message.payload, &mut carried.wakers),
                 Some(BusTopic::CacheInvalidate) => carried.invalidated = true,
@@ -233,7 +244,9 @@ impl Hub {
         let mut state = self.lock();
         let State { interest, scopes, seats, .. } = &mut *state;
         let mut wakers = Vec::new();
-        for (number, instrument, text) in scopes.get_mut(&scope).map(|found| found.known.release(now)).unwrap_or_default() {
+        for (number, instrument, text) in
+            scopes.get_mut(&scope).map(|found| found.known.release(now)).unwrap_or_default()
+        {
             for (client, _) in interest.recipients(scope, &instrument, Mode::Ltp) {
                 if let Some(Some(mailbox)) = seats.get(client.index()) {
                     wakers.extend(mailbox.tick(now, number.kind(Mode::Ltp), text.clone()));
@@ -284,11 +297,11 @@ impl State {
         figures.ticks += 1;
         let mut recipients = interest.recipients(id, instrument, mode).peekable();
         let wanted = recipients.peek().is_some();
-        let Some(number) = scope.known.heard(now, instrument, mode, payload.clone(), wanted) else { return };
-        if !wanted {
+        let Ok(market) = Market::read(&payload) else {
+            figures.malformed += 1;
             return;
-        }
-        let market = Market::read(&payload);
+        };
+        let Some(number) = scope.known.heard(now, instrument, mode, payload.clone(), wanted) else { return };
         // What each mode's clients are told; `Some(None)`: nothing for now.
         let mut texts: [Option<Option<Bytes>>; 3] = [None, None, None];
         for (client, mode) in recipients {
@@ -349,7 +362,7 @@ impl Scope {
     /// The last known tick of a topic, as it is told to whoever subscribes.
     fn last_word(&self, topic: &Topic) -> Option<(Kind, Bytes)> {
         let (number, payload) = self.known.latest(&topic.instrument, topic.mode())?;
-        let text = Market::read(&payload).message(&topic.instrument, topic.mode(), &self.broker, true);
+        let text = Market::read(&payload).ok()?.message(&topic.instrument, topic.mode(), &self.broker, true);
         Some((number.kind(topic.mode()), frame::text(&text)))
     }
 
@@ -362,7 +375,7 @@ impl Scope {
 /// Leaves of several ticks with one name only the last. How many are gone.
 ///
 /// The others stay in their order: a price that is newer than an order book must not be told before it.
-fn drop_superseded(messages: &mut Vec<Message>) -> u64 {
+pub(crate) fn drop_superseded(messages: &mut Vec<Message>) -> u64 {
     if messages.len() < 2 {
         return 0;
     }
