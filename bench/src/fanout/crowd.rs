@@ -50,12 +50,13 @@ impl Crowd {
                 })
             })
             .collect();
-        crowd.runtime.block_on(tokio::time::timeout(SETTING_UP, async {
+        crowd.runtime.block_on(async {
+            let deadline = tokio::time::Instant::now() + SETTING_UP;
             for client in all {
-                client.await.map_err(io::Error::other)??;
+                tokio::time::timeout_at(deadline, client).await?.map_err(io::Error::other)??;
             }
             io::Result::Ok(())
-        }))??;
+        })?;
         Ok(crowd)
     }
 

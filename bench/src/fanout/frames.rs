@@ -52,7 +52,7 @@ impl<'a> Iterator for Frames<'a> {
         loop {
             let rest = &self.bytes[self.taken..];
             let [first, second, ..] = *rest else { return None };
-            let (header, length) = match second {
+            let (header, length): (usize, usize) = match second {
                 126 => (4, usize::from(u16::from_be_bytes(*rest.get(2..)?.first_chunk()?))),
                 127 => (10, u64::from_be_bytes(*rest.get(2..)?.first_chunk()?) as usize),
                 length => (2, usize::from(length)),

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use served::Served;
 use std::io;
 use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
 
 /// Topics of every client.
 const SYMBOLS: usize = 100;
@@ -196,7 +197,7 @@ fn timed(extent: &Extent, served: &mut Served, crowd: &Crowd, ticks_s: u64) -> i
 
 /// Offers more and more, until half of it is left out.
 fn most_delivered(extent: &Extent, served: &mut Served, crowd: &Crowd, clients: usize) -> io::Result<f64> {
-    let (mut most, mut offered_s) = (0.0, 100_000.0);
+    let (mut most, mut offered_s) = (0.0, 20_000.0 * (clients as f64).min(10.0));
     loop {
         served.publish((offered_s / clients as f64) as u64)?;
         std::thread::sleep(extent.lead);
@@ -211,7 +212,7 @@ fn most_delivered(extent: &Extent, served: &mut Served, crowd: &Crowd, clients: 
 }
 
 /// A client that never reads, from when so much waits for it that ticks are left out.
-fn stall(served: &mut Served, crowd: &Crowd) -> io::Result<impl Sized> {
+fn stall(served: &mut Served, crowd: &Crowd) -> io::Result<TcpStream> {
     let stalled = crowd.stall()?;
     let deadline = Instant::now() + Duration::from_secs(20);
     // As much as others can take: what is left out is left out for the one that does not read.

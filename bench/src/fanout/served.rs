@@ -121,10 +121,11 @@ fn serve_gateway() -> io::Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let publisher = Publisher::default();
     let new = NewKey::generate().map_err(io::Error::other)?;
-    let keys = Keys::in_memory([(Identity::new(BROKER, USER), new.digest())]);
+    let keys = Keys::in_memory([(Identity::new(BROKER, USER), new.sha256())]);
     let gateway = runtime.block_on(async {
         let feed = Feed::builder(publisher.clone()).build().map_err(io::Error::other)?;
-        let anybody = Limits { clients_per_address: 100_000, ..Limits::default() };
+        let mut anybody = Limits::default();
+        anybody.clients_per_address = anybody.clients;
         Gateway::builder()
             .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .keys(keys)
@@ -135,7 +136,7 @@ fn serve_gateway() -> io::Result<()> {
             .await
             .map_err(io::Error::other)
     })?;
-    say(&json!({ "address": gateway.local_addr().to_string(), "key": new.text() }));
+    say(&json!({ "address": gateway.local_addr().to_string(), "key": new.reveal() }));
     for line in io::stdin().lines() {
         match line?.as_str() {
             "memory" => say(&json!({ "resident": resident()? })),
