@@ -8,11 +8,16 @@ mod ending;
 #[path = "ending_elsewhere.rs"]
 mod ending;
 mod failure;
+mod files;
+mod key;
 mod ledger;
 mod log;
 mod output;
 mod resolve;
+mod secret;
+mod terminal;
 mod timestamp;
+mod watch;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -33,6 +38,8 @@ fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Resolve(args) => resolve::run(args),
         Command::Ledger(args) => ledger::run(args),
+        Command::Watch(args) => watch::run(args),
+        Command::Key(args) => key::run(args),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { command } => documents::man(&command),
     }
