@@ -338,6 +338,7 @@ fn unknown_verbs_are_named() {
         (r#"{"action":"Subscribe"}"#, "Subscribe"),
         (r#"{"action":"","type":"x"}"#, "x"),
         (r#"{"action":"","type":null}"#, "None"),
+        (r#"{"action":""}"#, "None"),
         (r#"{"type":""}"#, ""),
         (r#"{"action":5,"type":"ping"}"#, "5"),
         (r#"{"action":["ping"]}"#, r#"["ping"]"#),
