@@ -52,3 +52,18 @@ async fn who_waits_is_woken_by_a_message_and_by_the_end() {
     drop(bus);
     assert_eq!(reader.await.unwrap(), (Some("1".into()), None));
 }
+
+#[tokio::test]
+async fn all_that_waits_is_read_in_one_go() {
+    let bus = Bus::memory();
+    let mut messages = bus.subscribe("");
+    for number in 1..=3u8 {
+        bus.publish("T", vec![number]);
+    }
+    let mut read = Vec::new();
+    assert!(messages.next_many(&mut read).await);
+    assert_eq!(read.iter().map(|message| message.payload[0]).collect::<Vec<_>>(), [1, 2, 3]);
+    drop(bus);
+    assert!(!messages.next_many(&mut read).await, "there will be no more");
+    assert_eq!(read.len(), 3, "nothing is read twice");
+}

@@ -23,6 +23,10 @@ fn agree(interest: &Interest, plain: &Plain, scopes: &[ScopeId], instruments: us
             .map(|topic| ((topic.instrument.clone(), topic.mode()), topic.level.depth))
             .collect();
         assert_eq!(&had, wants);
+        assert_eq!(interest.count_of(*client), wants.len());
+        for ((instrument, mode), depth) in wants {
+            assert_eq!(interest.depth_of(*client, instrument, *mode), Some(*depth));
+        }
     }
     for scope in scopes {
         for instrument in (0..instruments).map(instrument) {

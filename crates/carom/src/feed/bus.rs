@@ -102,6 +102,11 @@ impl Subscription {
         poll_fn(|context| self.receiver.poll(context)).await
     }
 
+    /// Waits for a message, and appends all that wait by then; `false` when there will be none. Cancelling it loses nothing.
+    pub async fn next_many(&mut self, messages: &mut Vec<Message>) -> bool {
+        poll_fn(|context| self.receiver.poll_many(context, messages)).await
+    }
+
     /// How many messages were lost because they were not read in time.
     pub fn missed(&self) -> u64 {
         self.receiver.missed()

@@ -96,6 +96,22 @@ impl<T> Receiver<T> {
         polled
     }
 
+    /// Everything that waits, in one go, behind what is in `items`; `false` when there will be no more.
+    pub(super) fn poll_many(&mut self, context: &mut Context<'_>, items: &mut Vec<T>) -> Poll<bool> {
+        let waker = context.waker().clone();
+        let (polled, _before) = self.queue.with(|state| {
+            if !state.items.is_empty() {
+                items.extend(state.items.drain(..));
+                return (Poll::Ready(true), None);
+            }
+            match state.closed {
+                true => (Poll::Ready(false), None),
+                false => (Poll::Pending, state.waker.replace(waker)),
+            }
+        });
+        polled
+    }
+
     /// Closed from the start.
     pub(super) fn closed() -> Receiver<T> {
         let state = State { items: VecDeque::new(), limit: 1, missed: 0, closed: true, waker: None };

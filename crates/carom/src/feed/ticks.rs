@@ -26,6 +26,11 @@ impl Ticks {
         poll_fn(|context| self.receiver.poll(context)).await
     }
 
+    /// Waits for a tick, and appends all that wait by then; `false` when there will be none. Cancelling it loses nothing.
+    pub async fn next_many(&mut self, ticks: &mut Vec<Tick>) -> bool {
+        poll_fn(|context| self.receiver.poll_many(context, ticks)).await
+    }
+
     /// How many ticks were lost because they were not read in time.
     pub fn missed(&self) -> u64 {
         self.receiver.missed()

@@ -102,6 +102,8 @@ struct Connected {
     scope: ScopeId,
     /// What it wants, by where the wishes for it are; in order.
     wants: Vec<u32>,
+    /// How many modes of these in all.
+    subscriptions: usize,
 }
 
 impl Interest {
@@ -121,7 +123,7 @@ impl Interest {
 
     /// A client has come that may see what this user sees.
     pub fn connect(&mut self, scope: ScopeId) -> ClientId {
-        let connected = Some(Connected { scope, wants: Vec::new() });
+        let connected = Some(Connected { scope, wants: Vec::new(), subscriptions: 0 });
         match self.free.pop() {
             Some(index) => {
                 let client = &mut self.clients[index as usize];
@@ -169,6 +171,9 @@ impl Interest {
         match before {
             0 => {
                 self.subscriptions += 1;
+                if let Some(connected) = self.connected_mut(client) {
+                    connected.subscriptions += 1;
+                }
                 Joined::New
             }
             same if same == *depth => Joined::Already,
@@ -188,16 +193,18 @@ impl Interest {
             return None;
         }
         self.subscriptions -= 1;
-        if wishes[at].depths == [0; 3] {
+        let gone = wishes[at].depths == [0; 3];
+        if gone {
             wishes.remove(at);
             if wishes.is_empty() {
                 wishes.shrink_to_fit();
                 topics.remove(instrument);
                 self.free_topics.push(topic_at);
             }
-            if let Some(Some(connected)) = self.clients.get_mut(client.index()).map(|found| &mut found.connected)
-                && let Ok(at) = connected.wants.binary_search(&topic_at)
-            {
+        }
+        if let Some(connected) = self.connected_mut(client) {
+            connected.subscriptions -= 1;
+            if gone && let Ok(at) = connected.wants.binary_search(&topic_at) {
                 connected.wants.remove(at);
             }
         }
@@ -211,6 +218,18 @@ impl Interest {
             self.unsubscribe(client, &topic.instrument, topic.mode());
         }
         left
+    }
+
+    /// At which depth a client wants this mode of an instrument, if it does.
+    pub fn depth_of(&self, client: ClientId, instrument: &Instrument, mode: Mode) -> Option<u16> {
+        let wishes = self.wishes(self.connected(client)?.scope, instrument);
+        let at = wishes.binary_search_by_key(&client, |wish| wish.client).ok()?;
+        Some(wishes[at].depths[mode.index()]).filter(|depth| *depth != 0)
+    }
+
+    /// How many subscriptions a client has: each mode of each instrument.
+    pub fn count_of(&self, client: ClientId) -> usize {
+        self.connected(client).map_or(0, |connected| connected.subscriptions)
     }
 
     /// What a client wants, instrument by instrument, lowest mode first.
@@ -295,6 +314,10 @@ impl Interest {
         };
         known.insert(instrument.clone(), at);
         at
+    }
+
+    fn connected_mut(&mut self, client: ClientId) -> Option<&mut Connected> {
+        self.clients.get_mut(client.index()).filter(|found| found.epoch == client.epoch)?.connected.as_mut()
     }
 
     fn connected(&self, client: ClientId) -> Option<&Connected> {

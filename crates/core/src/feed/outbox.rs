@@ -189,6 +189,11 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         self.len() == 0
     }
 
+    /// How many of these are replies.
+    pub fn replies(&self) -> usize {
+        self.replies
+    }
+
     /// How many ticks gave their place to newer ones.
     pub fn conflated(&self) -> u64 {
         self.conflated

@@ -1,0 +1,208 @@
+//! Building a gateway: whom it serves, from which feeds, and every option.
+
+use crate::carrier;
+use crate::gateway::Gateway;
+use crate::hub::Hub;
+use crate::keys::Keys;
+use crate::options::{Limits, Options};
+use crate::server::Server;
+use crate::shared::{Scope, Shared, Supply};
+use crate::source::Source;
+use crate::tls::{self, TlsError};
+use carom::feed::bus::Bus;
+use carom::feed::{Adapter, Feed};
+use carom_core::options::OptionsError;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+/// Where OpenAlgo's clients look for a gateway.
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8765);
+
+/// Builds a [`Gateway`]; made by [`Gateway::builder`]. Every option has a default; [`start`](Builder::start) refuses what makes no
+/// sense.
+#[must_use = "a builder does nothing until `start`"]
+pub struct Builder {
+    listen: SocketAddr,
+    keys: Keys,
+    feeds: Vec<(Arc<str>, Arc<str>, Arc<dyn Source>)>,
+    tls: Option<Tls>,
+    options: Options,
+}
+
+enum Tls {
+    Files { chain: PathBuf, key: PathBuf },
+    Config(Arc<ServerConfig>),
+}
+
+/// Why a gateway could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An option makes no sense.
+    #[error("{0}")]
+    Option(#[from] OptionsError),
+    /// Two feeds are for the same user at the same broker.
+    #[error("there are two feeds for user `{user}` at broker `{broker}`")]
+    #[non_exhaustive]
+    TwoFeeds {
+        /// The broker.
+        broker: Arc<str>,
+        /// The user.
+        user: Arc<str>,
+    },
+    /// The certificate or its key cannot be used.
+    #[error("TLS cannot be offered")]
+    Tls(#[from] TlsError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    #[non_exhaustive]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder {
+            listen: DEFAULT_LISTEN,
+            keys: Keys::in_memory([]),
+            feeds: Vec::new(),
+            tls: None,
+            options: Options::default(),
+        }
+    }
+
+    /// Where clients connect to; port 0 is one that the system chooses. Default: 127.0.0.1:8765, where OpenAlgo's clients look. A
+    /// port that is taken is an error; no other is tried.
+    pub fn listen(mut self, address: impl Into<SocketAddr>) -> Builder {
+        self.listen = address.into();
+        self
+    }
+
+    /// Which keys clients may present. They can be [reloaded](Keys::reload) while the gateway runs; who is connected stays so.
+    /// Default: none, and nobody can be served.
+    pub fn keys(mut self, keys: Keys) -> Builder {
+        self.keys = keys;
+        self
+    }
+
+    /// The feed of this user at this broker, of any adapter. Each pair may have one. The gateway closes it when it is
+    /// [stopped](Gateway::stop). A user with a key and no feed can say who it is, and is told `BROKER_ERROR` when it subscribes.
+    pub fn feed<A: Adapter>(
+        mut self,
+        broker: impl Into<Arc<str>>,
+        user: impl Into<Arc<str>>,
+        feed: Feed<A>,
+    ) -> Builder {
+        self.feeds.push((broker.into(), user.into(), Arc::new(feed)));
+        self
+    }
+
+    /// Serves clients over TLS alone, with this certificate chain and its key, unencrypted, in PEM files; read by `start`.
+    /// Default: no TLS.
+    pub fn tls(mut self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Builder {
+        self.tls = Some(Tls::Files { chain: chain.into(), key: key.into() });
+        self
+    }
+
+    /// As [`tls`](Builder::tls), with a configuration of your own; the last call of either counts.
+    pub fn tls_config(mut self, config: Arc<ServerConfig>) -> Builder {
+        self.tls = Some(Tls::Config(config));
+        self
+    }
+
+    /// How much clients may ask for.
+    pub fn limits(mut self, limits: Limits) -> Builder {
+        self.options.limits = limits;
+        self
+    }
+
+    /// Whether a client that subscribes is sent the last known tick at once, marked with `"snapshot":true`. Default: true.
+    pub fn snapshot_on_subscribe(mut self, snapshot: bool) -> Builder {
+        self.options.snapshot = snapshot;
+        self
+    }
+
+    /// The last price of an instrument is told at most once in this time: the first at once, then the latest of those that
+    /// came meanwhile. Quotes and order books are not held back. Default: `None`, and every price is told.
+    pub fn ltp_throttle(mut self, interval: impl Into<Option<Duration>>) -> Builder {
+        self.options.ltp_throttle = interval.into();
+        self
+    }
+
+    /// A client that has taken nothing for this long although something waits for it is closed with 1008. Default: 30 s.
+    pub fn slow_after(mut self, slow_after: Duration) -> Builder {
+        self.options.outbox.slow_after = slow_after;
+        self
+    }
+
+    /// How long a client has to say who it is, from when it connects; then it is closed with 4401. Default: 15 s.
+    pub fn auth_grace(mut self, auth_grace: Duration) -> Builder {
+        self.options.auth_grace = auth_grace;
+        self
+    }
+
+    /// Clients that have said nothing for `interval` are pinged, and closed with 1011 when nothing is heard of them for `timeout`
+    /// then. Default: 20 s, 20 s.
+    pub fn ping(mut self, interval: Duration, timeout: Duration) -> Builder {
+        (self.options.ping_interval, self.options.ping_timeout) = (interval, timeout);
+        self
+    }
+
+    /// Listens, and serves whoever comes, on the runtime it is called in.
+    ///
+    /// Cancel safe: nothing was started then.
+    ///
+    /// # Errors
+    /// [`StartError`] says why not.
+    pub async fn start(self) -> Result<Gateway, StartError> {
+        let Builder { listen, keys, feeds, tls, options } = self;
+        options.validate()?;
+        let tls = match tls {
+            None => None,
+            Some(Tls::Config(config)) => Some(TlsAcceptor::from(config)),
+            Some(Tls::Files { chain, key }) => Some(TlsAcceptor::from(tls::from_files(&chain, &key)?)),
+        };
+        let hub = Hub::new(options.ltp_throttle, options.snapshot);
+        let mut scopes = BTreeMap::new();
+        for (broker, user, source) in feeds {
+            let scope = Scope {
+                id: hub.scope(&broker, &user),
+                broker: Arc::clone(&broker),
+                user: Arc::clone(&user),
+                supply: Some(Supply { source, bus: Bus::memory() }),
+            };
+            if scopes.insert((Arc::clone(&broker), Arc::clone(&user)), Arc::new(scope)).is_some() {
+                return Err(StartError::TwoFeeds { broker, user });
+            }
+        }
+        let bound = TcpListener::bind(listen).await.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = bound.map_err(|source| StartError::Listen { address: listen, source })?;
+        let shared = Arc::new(Shared {
+            options,
+            hub,
+            keys,
+            attempts: Default::default(),
+            roll: Default::default(),
+            scopes,
+            counters: Default::default(),
+        });
+        let mut carriers = JoinSet::new();
+        shared.scopes.values().for_each(|scope| carrier::start(&mut carriers, &shared, scope));
+        let (stop, stopped) = watch::channel(None);
+        let server = tokio::spawn(Server { shared: Arc::clone(&shared), listener, tls, stop: stopped }.run());
+        Ok(Gateway::new(address, shared, stop, server, carriers))
+    }
+}

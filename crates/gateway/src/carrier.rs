@@ -1,0 +1,102 @@
+//! Carriers: two tasks for each feed, one from the feed to its bus, one from the bus to the hub.
+
+use crate::hub::Carried;
+use crate::protocol::topic;
+use crate::shared::{Scope, Shared};
+use carom::feed::bus::{Bus, Message, Subscription};
+use carom::feed::{Tick, Ticks};
+use futures_util::FutureExt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Instant;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+/// How many messages wait on a bus: enough for every topic of a large feed a few times over, as a burst must not push out the
+/// only tick of something that is seldom traded.
+const BACKLOG: usize = 32_768;
+
+/// After so many messages clients have their turn.
+const STRETCH: usize = 64;
+
+/// Starts both tasks of a scope that has a feed. They end when the feed has stopped, and all it said was carried.
+pub(crate) fn start(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, scope: &Arc<Scope>) {
+    let Some(supply) = &scope.supply else { return };
+    let messages = supply.bus.subscribe_with_backlog("", BACKLOG);
+    let (published, all_published) = watch::channel(());
+    tasks.spawn(publish(Arc::clone(shared), supply.source.ticks(), supply.bus.clone(), published));
+    tasks.spawn(carry(Arc::clone(shared), Arc::clone(scope), messages, all_published));
+}
+
+/// From a feed to its bus; `_published` is dropped when that is done.
+async fn publish(shared: Arc<Shared>, mut ticks: Ticks, bus: Bus, _published: watch::Sender<()>) {
+    let (mut heard, mut missed) = (Vec::new(), 0);
+    while ticks.next_many(&mut heard).await {
+        for Tick { instrument, mode, payload } in heard.drain(..) {
+            match topic::name(instrument.exchange(), instrument.symbol(), mode) {
+                Some(name) => bus.publish(name, payload),
+                None => shared.hub.malformed(),
+            }
+        }
+        let before = std::mem::replace(&mut missed, ticks.missed());
+        shared.counters.missed.add(missed - before);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// From a bus to the hub. It ends when the last word of the feed was carried.
+async fn carry(
+    shared: Arc<Shared>,
+    scope: Arc<Scope>,
+    mut messages: Subscription,
+    mut all_published: watch::Receiver<()>,
+) {
+    let (mut batch, mut missed) = (Vec::new(), 0);
+    loop {
+        let due = shared.hub.next_due(scope.id);
+        let held_back = async {
+            match due {
+                Some(at) => sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            more = messages.next_many(&mut batch) => if !more { return },
+            () = held_back => {
+                let wakers = shared.hub.release(Instant::now(), scope.id);
+                wakers.into_iter().for_each(Waker::wake);
+                continue;
+            }
+            // Only ever an error: the sender is gone.
+            _ = all_published.changed() => {
+                messages.next_many(&mut batch).now_or_never();
+                deliver(&shared, &scope, &mut batch).await;
+                return;
+            }
+        }
+        let before = std::mem::replace(&mut missed, messages.missed());
+        shared.counters.missed.add(missed - before);
+        deliver(&shared, &scope, &mut batch).await;
+    }
+}
+
+async fn deliver(shared: &Shared, scope: &Scope, batch: &mut Vec<Message>) {
+    let superseded = crate::hub::drop_superseded(batch);
+    shared.hub.superseded(superseded);
+    let mut stretch = Vec::with_capacity(STRETCH);
+    let mut waiting = batch.drain(..);
+    loop {
+        stretch.extend(waiting.by_ref().take(STRETCH));
+        if stretch.is_empty() {
+            return;
+        }
+        let Carried { wakers, invalidated } = shared.hub.carry(Instant::now(), scope.id, &mut stretch);
+        wakers.into_iter().for_each(Waker::wake);
+        if invalidated && let Some(supply) = &scope.supply {
+            supply.source.resume();
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,338 @@
+//! A client: one task that reads what it asks, has that served in order, and writes what is in its mailbox meanwhile.
+//!
+//! ```text
+//!   socket -> requests, a few in line -> session (one at a time) -> mailbox
+//!                                                   hub's ticks -> mailbox -> frames, many at a time -> socket
+//! ```
+//!
+//! Neither direction waits for the other: while a request is under way or a write is stuck, the socket is read, and ticks that
+//! cannot be written give their place to newer ones. Requests wait when replies do, so a client that does not read what it
+//! asked for is not asked for more.
+
+mod member;
+mod session;
+
+use crate::frame;
+use crate::mailbox::{Ending, Found, Mailbox};
+use crate::protocol;
+use crate::shared::Shared;
+use crate::transport::Transport;
+use crate::wire::Wire;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use session::{Asked, Session};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::CapacityError;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// How much is written at a time.
+const BATCH: usize = 16 << 10;
+
+/// How many requests wait in line; the socket is not read when there are more.
+const LINE: usize = 16;
+
+/// A request is not begun while so many replies wait.
+const REPLIES: usize = 8;
+
+/// How long a client has to take leave.
+const LEAVE: Duration = Duration::from_secs(2);
+
+const AUTH_TIMEOUT: Ending = Ending::new(4401, "auth timeout");
+const KEEPALIVE: Ending = Ending::new(1011, "keepalive ping timeout");
+const SLOW: Ending = Ending::new(1008, "slow client");
+const TOO_BIG: Ending = Ending::new(1009, "message too big");
+const NOT_TEXT: Ending = Ending::new(1007, "text is not UTF-8");
+const BROKEN: Ending = Ending::new(1002, "protocol error");
+
+/// See the [module](self).
+pub(crate) struct Client {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    socket: WebSocketStream<Wire<Transport>>,
+    turn: Turn,
+    line: VecDeque<Asked>,
+    /// How many bytes the requests in line came in.
+    in_line: usize,
+    /// Frames on their way from the mailbox to the wire; kept for its memory.
+    frames: Vec<Bytes>,
+    timer: Pin<Box<Sleep>>,
+    /// Until when it must have said who it is, if it has not.
+    auth_deadline: Option<Instant>,
+    /// When it is pinged next, or, after a ping, until when something must be heard.
+    pulse: Pulse,
+}
+
+/// Whose turn it is.
+enum Turn {
+    /// The client's, to ask something.
+    Client(Session),
+    /// The session's, to answer.
+    Session(BoxFuture<'static, (Session, Option<Ending>)>),
+    /// Nobody's: it is being passed on.
+    Nobody,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pulse {
+    PingAt(Instant),
+    SilentUntil(Instant),
+}
+
+/// What happened.
+enum Event {
+    Heard(Message),
+    /// There is nothing more to be read, for this reason if it is known.
+    Failed(Option<Ending>),
+    Served(Session, Option<Ending>),
+    Timer,
+    /// Everything is written, and the client is to be closed.
+    End(Ending),
+}
+
+impl Client {
+    /// `auth_deadline`: until when it must have said who it is.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        mailbox: Arc<Mailbox>,
+        socket: WebSocketStream<Wire<Transport>>,
+        address: IpAddr,
+        auth_deadline: Instant,
+    ) -> Client {
+        let session = Session::new(Arc::clone(&shared), Arc::clone(&mailbox), address);
+        let pulse = Pulse::PingAt(Instant::now() + shared.options.ping_interval);
+        let timer = Box::pin(tokio::time::sleep_until(auth_deadline.into()));
+        let mut client = Client {
+            shared,
+            mailbox,
+            socket,
+            turn: Turn::Client(session),
+            line: VecDeque::new(),
+            in_line: 0,
+            frames: Vec::new(),
+            timer,
+            auth_deadline: Some(auth_deadline),
+            pulse,
+        };
+        client.arm();
+        client
+    }
+
+    /// Serves the client until it is gone.
+    ///
+    /// Cancel safe: all that it has is given back.
+    pub(crate) async fn run(mut self) {
+        loop {
+            match poll_fn(|context| self.poll(context)).await {
+                Event::Heard(message) => self.hear(message),
+                Event::Failed(None) => return,
+                Event::Failed(Some(ending)) => return self.cut(ending).await,
+                Event::Served(session, ending) => {
+                    if session.is_authenticated() {
+                        self.auth_deadline = None;
+                    }
+                    self.turn = Turn::Client(session);
+                    if let Some(ending) = ending {
+                        let _ = self.mailbox.end(ending);
+                    }
+                }
+                Event::Timer => {
+                    if let Some(ending) = self.overdue(Instant::now()) {
+                        let _ = self.mailbox.end(ending.clone());
+                        return self.cut(ending).await;
+                    }
+                    self.arm();
+                }
+                Event::End(ending) => return self.leave(ending).await,
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        if let Poll::Ready(event) = self.poll_write(context) {
+            return Poll::Ready(event);
+        }
+        if let Poll::Ready((session, ending)) = self.poll_turn(context) {
+            return Poll::Ready(Event::Served(session, ending));
+        }
+        if self.line.len() < LINE && self.in_line < self.shared.options.limits.message_size {
+            match self.socket.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(message))) => return Poll::Ready(Event::Heard(message)),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(ending_for(&error))),
+                Poll::Ready(None) => return Poll::Ready(Event::Failed(None)),
+                Poll::Pending => {}
+            }
+            // The library may have answered something.
+            let wire = self.socket.get_mut();
+            if !wire.is_drained()
+                && let Poll::Ready(Err(_)) = wire.poll_drain(context)
+            {
+                return Poll::Ready(Event::Failed(None));
+            }
+        }
+        self.timer.poll_unpin(context).map(|()| Event::Timer)
+    }
+
+    /// Moves what is in the mailbox to the socket, until either has enough.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            let wire = self.socket.get_mut();
+            if !wire.is_drained() {
+                match wire.poll_drain(context) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(_)) => return Poll::Ready(Event::Failed(None)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            match self.mailbox.poll(context) {
+                Poll::Pending => {
+                    wire.rest();
+                    return Poll::Pending;
+                }
+                Poll::Ready(Found::End(ending)) => return Poll::Ready(Event::End(ending)),
+                Poll::Ready(Found::Messages) => {
+                    self.mailbox.take(Instant::now(), BATCH, &mut self.frames);
+                    self.shared.counters.delivered.add(self.frames.len() as u64);
+                    self.frames.drain(..).for_each(|frame| wire.push(&frame));
+                }
+            }
+        }
+    }
+
+    /// Serves the request that is under way, or begins the next.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<(Session, Option<Ending>)> {
+        match std::mem::replace(&mut self.turn, Turn::Nobody) {
+            Turn::Client(session) => match self.begin() {
+                Some(asked) => self.turn = Turn::Session(session.serve(asked).boxed()),
+                None => {
+                    self.turn = Turn::Client(session);
+                    return Poll::Pending;
+                }
+            },
+            turn => self.turn = turn,
+        }
+        match &mut self.turn {
+            Turn::Session(serving) => serving.poll_unpin(context),
+            Turn::Client(_) | Turn::Nobody => Poll::Pending,
+        }
+    }
+
+    /// The next request, unless replies to earlier ones wait.
+    fn begin(&mut self) -> Option<Asked> {
+        if self.line.is_empty() || self.mailbox.replies() >= REPLIES || self.mailbox.ending().is_some() {
+            return None;
+        }
+        let asked = self.line.pop_front();
+        if self.line.is_empty() {
+            self.in_line = 0;
+        }
+        asked
+    }
+
+    fn hear(&mut self, message: Message) {
+        self.pulse = Pulse::PingAt(Instant::now() + self.shared.options.ping_interval);
+        let bytes: Bytes = match message {
+            Message::Text(text) => text.into(),
+            Message::Binary(bytes) => bytes,
+            // The library answers these, and the end follows a close.
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => return,
+        };
+        self.in_line += bytes.len();
+        self.line.push_back(protocol::parse(&bytes));
+    }
+
+    /// Why its time is up, if it is; a ping, if that is due.
+    fn overdue(&mut self, now: Instant) -> Option<Ending> {
+        if self.auth_deadline.is_some_and(|deadline| deadline <= now) {
+            return Some(AUTH_TIMEOUT);
+        }
+        if self.mailbox.slow_at().is_some_and(|at| at <= now) {
+            self.shared.counters.slow_closed.add(1);
+            return Some(SLOW);
+        }
+        match self.pulse {
+            Pulse::PingAt(at) if at <= now => {
+                self.socket.get_mut().push(frame::PING);
+                self.pulse = Pulse::SilentUntil(now + self.shared.options.ping_timeout);
+                None
+            }
+            // Whoever is not read cannot be heard.
+            Pulse::SilentUntil(until) if until <= now && self.line.len() < LINE => Some(KEEPALIVE),
+            Pulse::PingAt(_) | Pulse::SilentUntil(_) => None,
+        }
+    }
+
+    /// Sets the timer to when something may be due. What becomes due meanwhile is not due before: being slow takes
+    /// `slow_after`.
+    fn arm(&mut self) {
+        let now = Instant::now();
+        let pulse = match self.pulse {
+            Pulse::PingAt(at) => at,
+            Pulse::SilentUntil(until) => until.max(now + Duration::from_millis(10)),
+        };
+        let slow = self.mailbox.slow_at().unwrap_or(now + self.shared.options.outbox.slow_after);
+        let at = pulse.min(slow).min(self.auth_deadline.unwrap_or(pulse));
+        self.timer.as_mut().reset(at.into());
+    }
+
+    /// Says goodbye, and waits a moment for the answer.
+    async fn leave(mut self, ending: Ending) {
+        self.give_up();
+        let goodbye = async {
+            self.socket.send(close(&ending)).await?;
+            while let Some(message) = self.socket.next().await {
+                message?;
+            }
+            Ok::<(), Error>(())
+        };
+        if !matches!(timeout(LEAVE, goodbye).await, Ok(Ok(()))) {
+            self.socket.get_ref().socket().abandon();
+        }
+    }
+
+    /// Says goodbye to somebody who cannot be understood any more, or who does not read: what it still sends is thrown away.
+    async fn cut(mut self, ending: Ending) {
+        self.give_up();
+        let goodbye = async {
+            self.socket.send(close(&ending)).await?;
+            let wire = self.socket.get_mut();
+            wire.shutdown().await?;
+            let mut rest = [0; 4096];
+            while wire.read(&mut rest).await? > 0 {}
+            Ok::<(), Error>(())
+        };
+        if !matches!(timeout(LEAVE, goodbye).await, Ok(Ok(()))) {
+            self.socket.get_ref().socket().abandon();
+        }
+    }
+
+    /// What it has is not kept for as long as it takes to say goodbye.
+    fn give_up(&mut self) {
+        self.turn = Turn::Nobody;
+        self.line.clear();
+    }
+}
+
+fn close(Ending { code, reason }: &Ending) -> Message {
+    Message::Close(Some(CloseFrame { code: (*code).into(), reason: reason.as_ref().into() }))
+}
+
+/// What a client is told of its mistake; `None` if there is nobody to be told.
+fn ending_for(error: &Error) -> Option<Ending> {
+    match error {
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => Some(TOO_BIG),
+        Error::Utf8(_) => Some(NOT_TEXT),
+        Error::Protocol(_) => Some(BROKEN),
+        _ => None,
+    }
+}

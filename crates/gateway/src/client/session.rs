@@ -1,0 +1,189 @@
+//! A session: what a client may do, and what comes of what it asks.
+
+use super::member::Member;
+use crate::frame;
+use crate::keys::Failed;
+use crate::mailbox::{Ending, Mailbox};
+use crate::options::Allowance;
+use crate::protocol::reply::{self, Answer, Wanted};
+use crate::protocol::{ApiKey, BadEntry, Code, Echo, Leave, Refusal, Request};
+use crate::shared::Shared;
+use crate::source::is_connected;
+use carom_core::feed::{Instrument, Mode};
+use std::net::IpAddr;
+use std::sync::{Arc, PoisonError};
+use std::task::Waker;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+const GUESSING: Ending = Ending::new(1008, "too many wrong keys");
+
+/// A client between and during its requests. Dropping it gives back all that it has.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    address: IpAddr,
+    allowance: Allowance,
+    /// Who it is, when it has said so.
+    member: Option<Member>,
+}
+
+/// What a client asked: a request, or something that is none.
+pub(crate) type Asked = Result<Request, Refusal>;
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, address: IpAddr) -> Session {
+        let allowance = Allowance::full(Instant::now(), &shared.options.limits);
+        Session { shared, mailbox, address, allowance, member: None }
+    }
+
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.member.is_some()
+    }
+
+    /// Serves one request: the reply is in the mailbox then. The client is to be closed if an ending comes back.
+    ///
+    /// Cancel safe: what was under way is given back, and so is everything else when the session is dropped with it.
+    pub(crate) async fn serve(mut self, asked: Asked) -> (Session, Option<Ending>) {
+        let needs = match &asked {
+            Ok(request) => request.needs_authentication(),
+            Err(refusal) => refusal.needs_authentication(),
+        };
+        let answered = match asked {
+            _ if needs && self.member.is_none() => Err(Refusal::not_authenticated()),
+            Err(refusal) => Err(refusal),
+            Ok(Request::Authenticate { key }) => {
+                let ending = self.authenticate(key).await;
+                return (self, ending);
+            }
+            Ok(request) => self.answer(request).await,
+        };
+        match answered {
+            Ok(Some(text)) => self.tell(&text),
+            // It is in the mailbox already.
+            Ok(None) => {}
+            Err(refusal) => self.tell(&reply::error(&refusal)),
+        }
+        (self, None)
+    }
+
+    async fn authenticate(&mut self, key: Option<ApiKey>) -> Option<Ending> {
+        let Some(key) = key else {
+            self.tell(&reply::authentication_refused(&Refusal::key_required()));
+            return None;
+        };
+        let Some(identity) = self.shared.keys.check(key.reveal()) else {
+            drop(key);
+            self.shared.counters.wrong_keys.add(1);
+            let Failed { delay, close, .. } = {
+                let mut attempts = self.shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+                attempts.failed(Instant::now(), self.address)
+            };
+            tokio::time::sleep(delay).await;
+            self.tell(&reply::authentication_refused(&Refusal::invalid_key()));
+            return close.then_some(GUESSING);
+        };
+        let same = self.member.as_ref().is_some_and(|member| member.is(&identity));
+        if !same {
+            // What it had as somebody else is given back before it is somebody new.
+            self.member = None;
+            self.member = Some(Member::new(&self.shared, &identity, &self.mailbox));
+        }
+        self.tell(&reply::authenticated(&identity.broker, &identity.user));
+        None
+    }
+
+    /// The reply to a request, if it is not in the mailbox already.
+    async fn answer(&mut self, request: Request) -> Result<Option<String>, Refusal> {
+        let text = match request {
+            // Served before it comes here.
+            Request::Authenticate { .. } => return Ok(None),
+            Request::Ping { timestamp, id } => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                reply::pong(now.as_millis() as u64, timestamp.as_ref(), id.as_ref())
+            }
+            Request::SupportedBrokers => reply::supported_brokers(&self.shared.brokers()),
+            Request::Subscribe { entries, mode, depth, echo } => {
+                self.subscribe(&entries, mode, depth, echo.as_ref()).await?;
+                return Ok(None);
+            }
+            Request::Unsubscribe { entries, echo } => self.unsubscribe(&entries, echo.as_ref())?,
+            Request::UnsubscribeAll { echo } => {
+                let member = self.member()?;
+                let left = member.leave_all();
+                let answers: Vec<_> = left.iter().map(|topic| Answer::served(&topic.instrument, ())).collect();
+                reply::unsubscribed(member.broker(), &answers, echo.as_ref())
+            }
+            Request::SubscribeOrders { echo } => {
+                self.member()?.set_orders(true);
+                reply::orders_subscribed(echo.as_ref())
+            }
+            Request::UnsubscribeOrders { echo } => {
+                self.member()?.set_orders(false);
+                reply::orders_unsubscribed(echo.as_ref())
+            }
+            Request::BrokerInfo => {
+                let member = self.member()?;
+                let connected = member.supply().is_some_and(|supply| is_connected(&supply.source.snapshot()));
+                reply::broker_info(member.broker(), connected, member.user())
+            }
+            Request::Subscriptions { echo } => {
+                let member = self.member()?;
+                let (own, all) = (member.subscriptions(), member.wanted());
+                let all: Vec<_> =
+                    all.iter().map(|(instrument, clients)| Wanted { instrument, clients: *clients }).collect();
+                reply::subscriptions(member.broker(), &own, &all, echo.as_ref())
+            }
+        };
+        Ok(Some(text))
+    }
+
+    async fn subscribe(
+        &mut self,
+        entries: &[Result<Instrument, BadEntry>],
+        mode: Mode,
+        depth: u16,
+        echo: Option<&Echo>,
+    ) -> Result<(), Refusal> {
+        let member = self.member.as_ref().ok_or_else(Refusal::not_authenticated)?;
+        let topics = member.topics(entries, mode, depth)?;
+        let limits = &self.shared.options.limits;
+        let count = member.count_with(&topics);
+        if count > limits.topics_per_client {
+            let limit = limits.topics_per_client;
+            let message = format!("A client may have {limit} topics (topics_per_client), and this would make {count}");
+            return Err(Refusal::new(Code::TooManyTopics, message));
+        }
+        if !self.allowance.take(Instant::now(), limits, topics.len()) {
+            let (rate, burst) = (limits.subscribe_rate, limits.subscribe_burst);
+            let message = format!(
+                "A client may subscribe to {burst} topics at once (subscribe_burst), and then to {rate} per second (subscribe_rate)"
+            );
+            return Err(Refusal::new(Code::RateLimited, message));
+        }
+        member.subscribe(entries, mode, depth, echo).await;
+        Ok(())
+    }
+
+    fn unsubscribe(&self, entries: &[Result<Leave, BadEntry>], echo: Option<&Echo>) -> Result<String, Refusal> {
+        let member = self.member()?;
+        let answers: Vec<Answer<'_, ()>> = entries
+            .iter()
+            .map(|entry| match entry {
+                Ok(Leave { instrument, mode }) => {
+                    member.leave(instrument, *mode);
+                    Answer::served(instrument, ())
+                }
+                Err(entry) => Answer::from(entry),
+            })
+            .collect();
+        Ok(reply::unsubscribed(member.broker(), &answers, echo))
+    }
+
+    fn member(&self) -> Result<&Member, Refusal> {
+        self.member.as_ref().ok_or_else(Refusal::not_authenticated)
+    }
+
+    fn tell(&self, text: &str) {
+        self.mailbox.reply(Instant::now(), frame::text(text)).into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,86 @@
+//! The handle of a gateway.
+
+use crate::builder::Builder;
+use crate::shared::Shared;
+use crate::snapshot::Snapshot;
+use carom::feed::bus::Bus;
+use futures_util::future::join_all;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout_at;
+
+/// A gateway that runs. See the [crate](crate).
+///
+/// Dropping it stops it too, without waiting for anything: clients are closed with 1001, and its feeds when their last handle
+/// is gone.
+pub struct Gateway {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Option<Instant>>,
+    server: JoinHandle<()>,
+    carriers: JoinSet<()>,
+}
+
+impl Gateway {
+    /// Starts building a gateway.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) fn new(
+        address: SocketAddr,
+        shared: Arc<Shared>,
+        stop: watch::Sender<Option<Instant>>,
+        server: JoinHandle<()>,
+        carriers: JoinSet<()>,
+    ) -> Gateway {
+        Gateway { address, shared, stop, server, carriers }
+    }
+
+    /// Where clients connect to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A copy of its state for people.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.snapshot()
+    }
+
+    /// The bus that the ticks of this user at this broker go through. Whatever is published on it under the names that OpenAlgo
+    /// uses is treated alike: ticks, order updates (`*_orders`), and `CACHE_INVALIDATE*`, after which the feed's credential is
+    /// tried again. `None` if there is no such feed.
+    pub fn bus(&self, broker: &str, user: &str) -> Option<Bus> {
+        let scope = self.shared.scopes.get(&(broker.into(), user.into()))?;
+        scope.supply.as_ref().map(|supply| supply.bus.clone())
+    }
+
+    /// Stops it: nobody is let in any more, clients get what waits for them and are closed with 1001, feeds are closed, and what
+    /// they said until then goes through their buses. What is not done by the deadline is cut short. How many subscriptions of
+    /// the feeds were cut.
+    ///
+    /// Cancelled, it goes on as if the gateway had been dropped.
+    pub async fn stop(mut self, deadline: impl Into<tokio::time::Instant>) -> usize {
+        let deadline = deadline.into();
+        self.stop.send_replace(Some(deadline.into_std()));
+        let _ = (&mut self.server).await;
+        let supplies = self.shared.scopes.values().filter_map(|scope| scope.supply.as_ref());
+        let cut = join_all(supplies.map(|supply| supply.source.close(deadline.into_std()))).await;
+        let carried = async { while self.carriers.join_next().await.is_some() {} };
+        let _ = timeout_at(deadline, carried).await;
+        cut.into_iter().sum()
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway")
+            .field("address", &self.address)
+            .field("clients", &self.shared.roll.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! The mailbox of a client: its outbox, and how its task is woken.
+//!
+//! Whoever fills it never waits and wakes nobody: a waker comes back, to be woken when all that is to be said was said. So a
+//! burst of ticks is one waking, and one write. What waits are whole frames, shared by all who get them.
+
+use bytes::Bytes;
+use carom_core::feed::outbox::{Options, Outbox, Overflow};
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// Tells kinds of ticks apart within a scope: an instrument's number there, and the mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind(pub(crate) u32);
+
+/// Why a client is closed: a WebSocket close code, and the reason it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) code: u16,
+    pub(crate) reason: Cow<'static, str>,
+}
+
+impl Ending {
+    pub(crate) const fn new(code: u16, reason: &'static str) -> Ending {
+        Ending { code, reason: Cow::Borrowed(reason) }
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    outbox: Outbox<Kind, Bytes>,
+    /// Set once: what is said after this is not sent.
+    ending: Option<Ending>,
+    /// The client's task, when it waits for something to send.
+    waker: Option<Waker>,
+    /// The figures that were taken: ticks that gave their place, and lost ones.
+    taken: (u64, u64),
+}
+
+/// What a client's task finds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is something to send.
+    Messages,
+    /// Nothing is left to send, and the client is to be closed.
+    End(Ending),
+}
+
+impl Mailbox {
+    /// Nothing waits. The options were validated before.
+    pub(crate) fn new(options: Options) -> Option<Mailbox> {
+        let outbox = Outbox::new(options).ok()?;
+        Some(Mailbox { state: Mutex::new(State { outbox, ending: None, waker: None, taken: (0, 0) }) })
+    }
+
+    /// A tick. Who is to be woken, if the client's task waits.
+    #[must_use]
+    pub(crate) fn tick(&self, now: Instant, kind: Kind, frame: Bytes) -> Option<Waker> {
+        let mut state = self.lock();
+        if state.ending.is_some() {
+            return None;
+        }
+        state.outbox.tick(now, kind, frame);
+        state.waker.take()
+    }
+
+    /// Something that is not replaced by what comes later: a reply, an order update. A client that lets too many wait is
+    /// closed. Who is to be woken.
+    #[must_use]
+    pub(crate) fn reply(&self, now: Instant, frame: Bytes) -> Option<Waker> {
+        let mut state = self.lock();
+        if state.ending.is_some() {
+            return None;
+        }
+        if let Err(Overflow { waiting }) = state.outbox.reply(now, frame) {
+            let reason = format!("{waiting} replies wait to be read, and there may be no more");
+            state.ending = Some(Ending { code: 1008, reason: reason.into() });
+        }
+        state.waker.take()
+    }
+
+    /// Ticks of these kinds are not wanted any more.
+    pub(crate) fn forget(&self, kinds: impl IntoIterator<Item = Kind>) {
+        let mut state = self.lock();
+        kinds.into_iter().for_each(|kind| state.outbox.forget(&kind));
+    }
+
+    /// The client is to be closed when it has read what waits for it; the first reason counts. Who is to be woken.
+    #[must_use]
+    pub(crate) fn end(&self, ending: Ending) -> Option<Waker> {
+        let mut state = self.lock();
+        state.ending.get_or_insert(ending);
+        state.waker.take()
+    }
+
+    /// Whether there is something to do for the client's task, which is woken if not.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Found> {
+        let waker = context.waker().clone();
+        let mut state = self.lock();
+        if !state.outbox.is_empty() {
+            return Poll::Ready(Found::Messages);
+        }
+        if let Some(ending) = &state.ending {
+            return Poll::Ready(Found::End(ending.clone()));
+        }
+        let before = state.waker.replace(waker);
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Waits until the client is to be closed.
+    pub(crate) async fn ended(&self) {
+        let ended = |context: &mut Context<'_>| match self.poll(context) {
+            Poll::Ready(Found::End(_)) => Poll::Ready(()),
+            Poll::Ready(Found::Messages) | Poll::Pending => Poll::Pending,
+        };
+        poll_fn(ended).await;
+    }
+
+    /// Takes messages until they make up `bytes`, or none is left.
+    pub(crate) fn take(&self, now: Instant, bytes: usize, frames: &mut Vec<Bytes>) {
+        let mut state = self.lock();
+        let mut taken = 0;
+        while taken < bytes
+            && let Some(frame) = state.outbox.next(now)
+        {
+            taken += frame.len();
+            frames.push(frame);
+        }
+    }
+
+    /// Why it is to be closed, if it is.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        self.lock().ending.clone()
+    }
+
+    /// How many replies wait.
+    pub(crate) fn replies(&self) -> usize {
+        self.lock().outbox.replies()
+    }
+
+    /// When the client is slow, if it takes nothing until then.
+    pub(crate) fn slow_at(&self) -> Option<Instant> {
+        self.lock().outbox.slow_at()
+    }
+
+    /// How many ticks gave their place to newer ones, and how many were lost, since this was last taken.
+    pub(crate) fn figures(&self) -> (u64, u64) {
+        let state = self.lock();
+        let (conflated, lost) = state.taken;
+        (state.outbox.conflated() - conflated, state.outbox.lost() - lost)
+    }
+
+    /// As [`figures`](Mailbox::figures), counted from here on.
+    pub(crate) fn take_figures(&self) -> (u64, u64) {
+        let figures = self.figures();
+        let mut state = self.lock();
+        state.taken = (state.taken.0 + figures.0, state.taken.1 + figures.1);
+        figures
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,172 @@
+//! The server: connections are accepted, upgraded or turned away, and served until they end.
+
+use crate::client::Client;
+use crate::mailbox::{Ending, Mailbox};
+use crate::roll::Full;
+use crate::shared::Shared;
+use crate::transport::Transport;
+use crate::wire::Wire;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout_at};
+use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::accept_hdr_async_with_config;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::{StatusCode, header};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+/// Read at a time, and what each client's reading takes when nothing is read.
+const READ_BUFFER: usize = 4 << 10;
+
+/// Most answers of the WebSocket library that wait to be written.
+const ANSWERS: usize = 64 << 10;
+
+/// After a connection could not be accepted for want of something.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// So many connections are told at a time that there is no room; others are dropped without a word.
+const TURNED_AWAY: usize = 256;
+
+/// How long somebody has to hear that there is no room.
+const HEARING: Duration = Duration::from_secs(2);
+
+const SHUTDOWN: Ending = Ending::new(1001, "gateway is stopping");
+
+/// Accepts clients and serves them, until it is told to stop; then until all have left, or the deadline has passed.
+pub(crate) struct Server {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// By when everything is to be over, once that is known.
+    pub(crate) stop: watch::Receiver<Option<Instant>>,
+}
+
+impl Server {
+    pub(crate) async fn run(mut self) {
+        let mut clients = JoinSet::new();
+        let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = self.stop.wait_for(Option::is_some) => break,
+                Some(_) = clients.join_next() => continue,
+                accepted = self.listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((tcp, from)) => self.admit(&mut clients, &turned_away, tcp, from),
+                Err(error) if is_of_the_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept clients; trying again");
+                    sleep(BREATH).await;
+                }
+            }
+        }
+        drop(self.listener);
+        self.shared.roll.end(SHUTDOWN);
+        // Whoever dropped the gateway is not there to say when.
+        let deadline = self.stop.borrow().unwrap_or_else(|| Instant::now() + HEARING);
+        let everybody_left = async { while clients.join_next().await.is_some() {} };
+        if timeout_at(deadline.into(), everybody_left).await.is_err() {
+            clients.shutdown().await;
+        }
+    }
+
+    fn admit(&self, clients: &mut JoinSet<()>, turned_away: &Arc<Semaphore>, tcp: TcpStream, from: SocketAddr) {
+        let (shared, tls, address) = (Arc::clone(&self.shared), self.tls.clone(), from.ip().to_canonical());
+        let Some(mailbox) = Mailbox::new(shared.options.outbox).map(Arc::new) else { return };
+        match shared.roll.enter(&shared.options.limits, address, &mailbox) {
+            Ok(entry) => {
+                clients.spawn(async move {
+                    let _entry = entry;
+                    serve(shared, mailbox, tls, tcp, address).await;
+                });
+            }
+            Err(full) => {
+                shared.counters.refused.add(1);
+                tracing::debug!(%address, %full, "a client is turned away");
+                let Ok(permit) = Arc::clone(turned_away).try_acquire_owned() else { return };
+                clients.spawn(async move {
+                    let _permit = permit;
+                    let deadline = Instant::now() + HEARING;
+                    let _ = upgrade(&shared, tls, tcp, Some(full), deadline).await;
+                });
+            }
+        }
+    }
+}
+
+async fn serve(shared: Arc<Shared>, mailbox: Arc<Mailbox>, tls: Option<TlsAcceptor>, tcp: TcpStream, address: IpAddr) {
+    let deadline = Instant::now() + shared.options.auth_grace;
+    let upgraded = upgrade(&shared, tls, tcp, None, deadline);
+    let socket = tokio::select! {
+        biased;
+        upgraded = upgraded => match upgraded {
+            Some(socket) => socket,
+            None => return,
+        },
+        () = mailbox.ended() => return,
+    };
+    Client::new(shared, mailbox, socket, address, deadline).run().await;
+}
+
+type Socket = tokio_tungstenite::WebSocketStream<Wire<Transport>>;
+
+/// TLS and the HTTP upgrade; `None` if that fails, takes too long, or is answered with why there is no room.
+async fn upgrade(
+    shared: &Shared,
+    tls: Option<TlsAcceptor>,
+    tcp: TcpStream,
+    full: Option<Full>,
+    deadline: Instant,
+) -> Option<Socket> {
+    let upgrade = async {
+        // Ticks are written many at a time; what is written is to go.
+        tcp.set_nodelay(true).ok()?;
+        let transport = match tls {
+            Some(tls) => Transport::Tls(Box::new(tls.accept(tcp).await.ok()?)),
+            None => Transport::Plain(tcp),
+        };
+        let size = shared.options.limits.message_size;
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .write_buffer_size(0)
+            .max_write_buffer_size(ANSWERS)
+            .max_message_size(Some(size))
+            .max_frame_size(Some(size));
+        #[expect(clippy::result_large_err, reason = "the library's")]
+        let answer = |_: &Request, response: Response| match full {
+            None => Ok(response),
+            Some(full) => Err(no_room(full)),
+        };
+        accept_hdr_async_with_config(Wire::new(transport), answer, Some(config)).await.ok()
+    };
+    timeout_at(deadline.into(), upgrade).await.ok()?
+}
+
+fn no_room(full: Full) -> ErrorResponse {
+    let status = match full {
+        Full::Clients { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Full::Address { .. } => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let body = format!("{full}\n");
+    let mut response = ErrorResponse::new(None);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, body.len().into());
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain"));
+    headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    headers.insert(header::RETRY_AFTER, 10.into());
+    *response.body_mut() = Some(body);
+    response
+}
+
+/// Whether only the connection that was to be accepted is affected.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}

@@ -1,0 +1,86 @@
+//! What all clients of a gateway share.
+
+use crate::hub::Hub;
+use crate::keys::{Attempts, Identity, Keys};
+use crate::options::Options;
+use crate::roll::Roll;
+use crate::source::Source;
+use carom::feed::bus::Bus;
+use carom_core::feed::interest::ScopeId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// See the [module](self).
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) hub: Hub,
+    pub(crate) keys: Keys,
+    pub(crate) attempts: Mutex<Attempts>,
+    pub(crate) roll: Arc<Roll>,
+    /// Users who have a feed.
+    pub(crate) scopes: BTreeMap<(Arc<str>, Arc<str>), Arc<Scope>>,
+    pub(crate) counters: Counters,
+}
+
+/// A user at a broker, and where its ticks come from.
+pub(crate) struct Scope {
+    pub(crate) id: ScopeId,
+    pub(crate) broker: Arc<str>,
+    pub(crate) user: Arc<str>,
+    pub(crate) supply: Option<Supply>,
+}
+
+/// A feed, and the bus that its ticks go through.
+pub(crate) struct Supply {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) bus: Bus,
+}
+
+/// What is counted on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Messages that went into clients' sockets.
+    pub(crate) delivered: Counter,
+    /// Connections that were turned away by a limit.
+    pub(crate) refused: Counter,
+    /// Clients that were closed because they were slow.
+    pub(crate) slow_closed: Counter,
+    /// Keys that were nobody's.
+    pub(crate) wrong_keys: Counter,
+    /// Messages that a bus lost because they were not read in time.
+    pub(crate) missed: Counter,
+}
+
+/// Counts up. It says nothing of the order in which things happen.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Whom a key makes its client. A user may have none of the feeds.
+    pub(crate) fn scope(&self, identity: &Identity) -> Arc<Scope> {
+        let Identity { broker, user, .. } = identity;
+        if let Some(scope) = self.scopes.get(&(Arc::clone(broker), Arc::clone(user))) {
+            return Arc::clone(scope);
+        }
+        let id = self.hub.scope(broker, user);
+        Arc::new(Scope { id, broker: Arc::clone(broker), user: Arc::clone(user), supply: None })
+    }
+
+    /// Brokers that somebody has a feed of, in order.
+    pub(crate) fn brokers(&self) -> Vec<Arc<str>> {
+        let mut brokers: Vec<_> = self.scopes.keys().map(|(broker, _)| Arc::clone(broker)).collect();
+        brokers.dedup();
+        brokers
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a user's ticks come from: a feed, whatever its adapter.
+
+use carom::feed::{Adapter, ConnectionState, Feed, Placement, Snapshot, State, SubscribeError, Ticks, Topic};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A [`Feed`] of any adapter.
+pub(crate) trait Source: Send + Sync {
+    fn subscribe(&self, topic: Topic) -> BoxFuture<'_, Result<Placement, SubscribeError>>;
+    /// Takes one interest back; the feed does that at once.
+    fn unsubscribe(&self, topic: &Topic);
+    fn resume(&self);
+    fn ticks(&self) -> Ticks;
+    fn snapshot(&self) -> Snapshot;
+    fn close(&self, deadline: Instant) -> BoxFuture<'_, usize>;
+}
+
+impl<A: Adapter> Source for Feed<A> {
+    fn subscribe(&self, topic: Topic) -> BoxFuture<'_, Result<Placement, SubscribeError>> {
+        Feed::subscribe(self, topic).boxed()
+    }
+
+    fn unsubscribe(&self, topic: &Topic) {
+        // It never waits. Whoever gives back what a closed feed has forgotten has nothing to give back.
+        let _ = Feed::unsubscribe(self, topic).now_or_never();
+    }
+
+    fn resume(&self) {
+        Feed::resume(self);
+    }
+
+    fn ticks(&self) -> Ticks {
+        Feed::ticks(self)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Feed::snapshot(self)
+    }
+
+    fn close(&self, deadline: Instant) -> BoxFuture<'_, usize> {
+        Feed::close(self, deadline).boxed()
+    }
+}
+
+/// Whether clients are to be told that the upstream is connected: a connection is up, or none is needed and nothing says that it
+/// could not be had.
+pub(crate) fn is_connected(snapshot: &Snapshot) -> bool {
+    let up = |connection: &carom::feed::ConnectionSnapshot| connection.state == ConnectionState::Up;
+    match snapshot.state {
+        State::Refused | State::Stopping | State::Stopped => false,
+        _ => snapshot.connections.is_empty() || snapshot.connections.iter().any(up),
+    }
+}
+
+/// An interest that the feed counts, on its way to be a client's. Dropped before, it is given back.
+pub(crate) struct Held {
+    source: Arc<dyn Source>,
+    /// `None` when somebody else sees to it.
+    topic: Option<Topic>,
+}
+
+impl Held {
+    /// Subscribes, and holds what comes of it.
+    ///
+    /// Cancel safe: the feed takes back what was under way.
+    pub(crate) async fn subscribe(source: Arc<dyn Source>, topic: Topic) -> Result<Held, SubscribeError> {
+        source.subscribe(topic.clone()).await?;
+        Ok(Held { source, topic: Some(topic) })
+    }
+
+    /// From now on somebody else gives it back.
+    pub(crate) fn hand_over(mut self) {
+        self.topic = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(topic) = self.topic.take() {
+            self.source.unsubscribe(&topic);
+        }
+    }
+}

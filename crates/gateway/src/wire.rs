@@ -1,0 +1,95 @@
+//! A client's socket, with everything that is on its way out in one buffer: frames of ours, and what the WebSocket library
+//! answers by itself.
+//!
+//! So many messages are one write, nothing gets in between the bytes of a frame, and an idle client has no buffer at all.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Capacity that an empty buffer may keep.
+const KEPT: usize = 4 << 10;
+
+/// With more than this on its way out, the library's answers wait.
+const BRIM: usize = 64 << 10;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Wire<S> {
+    socket: S,
+    out: Vec<u8>,
+    /// How much of `out` is written.
+    written: usize,
+    /// Whether the socket is still to be flushed.
+    unflushed: bool,
+}
+
+impl<S: AsyncWrite + Unpin> Wire<S> {
+    pub(crate) fn new(socket: S) -> Wire<S> {
+        Wire { socket, out: Vec::new(), written: 0, unflushed: false }
+    }
+
+    pub(crate) fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// A whole frame, to be written with the next [`poll_drain`](Wire::poll_drain).
+    pub(crate) fn push(&mut self, frame: &[u8]) {
+        self.out.extend_from_slice(frame);
+        self.unflushed = true;
+    }
+
+    /// Whether everything was written.
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.unflushed
+    }
+
+    /// Writes until nothing is left.
+    pub(crate) fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.out.len() {
+            match ready!(Pin::new(&mut self.socket).poll_write(context, &self.out[self.written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        self.out.clear();
+        self.written = 0;
+        ready!(Pin::new(&mut self.socket).poll_flush(context))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Lets go of a buffer that is larger than an idle client needs.
+    pub(crate) fn rest(&mut self) {
+        if self.out.is_empty() && self.out.capacity() > KEPT {
+            self.out = Vec::new();
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, into)
+    }
+}
+
+/// What the WebSocket library writes: the handshake, pongs, closes.
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.out.len() - self.written > BRIM {
+            ready!(self.poll_drain(context))?;
+        }
+        self.push(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_drain(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(context))?;
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
