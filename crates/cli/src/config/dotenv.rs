@@ -72,9 +72,8 @@ impl Reader<'_> {
         let end = self.rest.find('\n').unwrap_or(self.rest.len());
         let (value, rest) = self.rest.split_at(end);
         self.rest = rest;
-        let comment = value.char_indices().find(|(at, c)| {
-            *c == '#' && (*at == 0 || value[..*at].ends_with([' ', '\t']))
-        });
+        let comment =
+            value.char_indices().find(|(at, c)| *c == '#' && (*at == 0 || value[..*at].ends_with([' ', '\t'])));
         value[..comment.map_or(value.len(), |(at, _)| at)].trim().to_owned()
     }
 

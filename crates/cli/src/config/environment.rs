@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn variables_go_over_the_file_and_what_is_empty_says_nothing() {
-        let text = "WEBSOCKET_PORT='1'\nWEBSOCKET_HOST = 'localhost'\nMAX_SYMBOLS_PER_WEBSOCKET=5\nWEBSOCKET_PORT=2\nX=1";
+        let text =
+            "WEBSOCKET_PORT='1'\nWEBSOCKET_HOST = 'localhost'\nMAX_SYMBOLS_PER_WEBSOCKET=5\nWEBSOCKET_PORT=2\nX=1";
         let environment = read(text, &[(TOPICS, "7"), (CONNECTIONS, ""), ("X", "y")]).unwrap();
         assert_eq!(environment.port, Some(Layered::new(2, ".env:4: WEBSOCKET_PORT")));
         assert_eq!(environment.host, Some(Layered::new([127, 0, 0, 1].into(), ".env:2: WEBSOCKET_HOST")));
@@ -112,7 +113,11 @@ mod tests {
         for (text, variables, problem) in [
             ("A=1\nWEBSOCKET_PORT=http\n", &[][..], ".env:2: WEBSOCKET_PORT: `http` makes no sense; accepted: a port"),
             ("WEBSOCKET_HOST=gateway", &[], ".env:1: WEBSOCKET_HOST: `gateway` makes no sense"),
-            ("", &[(CONNECTIONS, "0")], "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: a number"),
+            (
+                "",
+                &[(CONNECTIONS, "0")],
+                "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: a number",
+            ),
             ("", &[(TOPICS, "-1")], "the variable MAX_SYMBOLS_PER_WEBSOCKET: `-1` makes no sense"),
             ("A=1\noops\n", &[], ".env:2: there is no = after the name"),
         ] {

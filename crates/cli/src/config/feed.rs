@@ -39,7 +39,9 @@ pub(super) fn read(file: Option<&mut File<'_>>, environment: &Environment) -> Re
     for mut table in file.table.tables("feed")? {
         let feed = Feed::take(&mut table, file, environment)?;
         if feeds.iter().any(|other| (&other.broker, &other.user) == (&feed.broker, &feed.user)) {
-            return Err(table.wrong("user", "has a feed at this broker already; accepted: one for each user and broker"));
+            return Err(
+                table.wrong("user", "has a feed at this broker already; accepted: one for each user and broker")
+            );
         }
         table.finish()?;
         feeds.push(feed);
@@ -108,7 +110,8 @@ fn upstream(table: &mut Table, file: &File<'_>) -> Result<Upstream, TableError> 
 /// Which key says where it is found, and where that is.
 fn credential(table: &mut Table, file: &File<'_>) -> Result<Option<(&'static str, Credential)>, TableError> {
     let fixed = table.read("credential", "a text", name)?.map(Credential::fixed);
-    let path = table.read("credential_file", "the name of a file", name)?.map(|name| Credential::file(file.beside(name)));
+    let path =
+        table.read("credential_file", "the name of a file", name)?.map(|name| Credential::file(file.beside(name)));
     let accepted = "a program and its arguments, such as [\"get-token\", \"--today\"]";
     let command = table.read("credential_command", accepted, command)?.map(Credential::command);
     let given = [("credential", fixed), ("credential_file", path), ("credential_command", command)];

@@ -1,10 +1,10 @@
 //! The table `[gateway]`: where clients come in, who they may be, and how they are served.
 
+use super::File;
 use super::environment::Environment;
 use super::layered::{Layered, address};
-use super::File;
-use carom_gateway::{DEFAULT_LISTEN, Limits};
 use carom_gateway::tables::{Table, TableError, Value};
+use carom_gateway::{DEFAULT_LISTEN, Limits};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,7 +79,8 @@ impl Gateway {
         table.read("bus", "\"memory\"", bus)?;
         if let Some(name) = table.read("keys", "the name of a file", Value::text)? {
             if let Some(listed) = &self.keys {
-                let problem = format_args!("there are keys in this file too, at {}; accepted: one of both", listed.origin);
+                let problem =
+                    format_args!("there are keys in this file too, at {}; accepted: one of both", listed.origin);
                 return Err(table.wrong("keys", problem));
             }
             self.keys = Some(Layered::new(KeysAt::File(file.beside(name)), table.place("keys")));

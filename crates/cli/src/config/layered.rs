@@ -26,11 +26,13 @@ impl<T: Display> Display for Layered<T> {
 /// Where to listen, as people write it: an IP address or `localhost`, and a port.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let wrong = || format!("`{}` is no address and port", text.escape_debug());
-    text.parse().ok().or_else(|| {
-        let (name, port) = text.rsplit_once(':')?;
-        Some(SocketAddr::new(host(name)?, port.parse().ok()?))
-    })
-    .ok_or_else(wrong)
+    text.parse()
+        .ok()
+        .or_else(|| {
+            let (name, port) = text.rsplit_once(':')?;
+            Some(SocketAddr::new(host(name)?, port.parse().ok()?))
+        })
+        .ok_or_else(wrong)
 }
 
 /// An IP address, with or without brackets, or `localhost`.

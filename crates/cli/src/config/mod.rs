@@ -38,7 +38,8 @@ impl Config {
     pub(crate) fn read(file: Option<&Path>, environment: &Environment) -> Result<Config, Failure> {
         let file = match file {
             Some(path) => {
-                let table = Table::parse(&path.display().to_string(), &files::read(path, LONGEST)?).map_err(of_no_use)?;
+                let table =
+                    Table::parse(&path.display().to_string(), &files::read(path, LONGEST)?).map_err(of_no_use)?;
                 Some(File { path, table })
             }
             None => None,

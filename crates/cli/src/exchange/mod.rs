@@ -5,6 +5,7 @@ use crate::ending::{Ending, HangUps};
 use crate::failure::{Failure, say, with_causes};
 use crate::files;
 use crate::output::print;
+use carom::OptionsError;
 use carom_gateway::simulated::{Exchange, Options, StartError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,7 @@ const LONGEST_TOKEN: u64 = 64 << 10;
 struct Request {
     options: Options,
     token_file: Option<PathBuf>,
-    /// How it may be known that faults come by themselves.
+    /// What it is like, for people.
     summary: String,
 }
 
@@ -58,7 +59,7 @@ impl Request {
 async fn serve(request: Request) -> Result<(), Failure> {
     let (mut ending, mut hang_ups) = (Ending::signals()?, HangUps::watch()?);
     let exchange = Exchange::start(request.options).await.map_err(|error| match error {
-        StartError::Options(error) => Failure::Usage(as_typed(&error.to_string())),
+        StartError::Options(error) => Failure::Usage(as_typed(&error)),
         error => Failure::Unavailable(with_causes(&error)),
     })?;
     print(&banner(&exchange.url(), &request.summary, request.token_file.as_deref()))?;
@@ -94,9 +95,9 @@ fn read_token(file: &Path) -> Result<String, Failure> {
 }
 
 /// Options are named as they are typed: `max_connections` is `--max-connections`.
-fn as_typed(problem: &str) -> String {
-    let (option, rest) = problem.split_once(' ').unwrap_or((problem, ""));
-    format!("--{} {rest}", option.trim_matches('`').replace('_', "-"))
+fn as_typed(error: &OptionsError) -> String {
+    let (option, text) = (error.option(), error.to_string());
+    format!("--{}{}", option.replace('_', "-"), text.strip_prefix(option).unwrap_or_default())
 }
 
 fn banner(url: &str, summary: &str, token_file: Option<&Path>) -> String {

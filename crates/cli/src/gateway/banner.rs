@@ -2,6 +2,7 @@
 
 use super::feeds::Feeds;
 use super::request::Request;
+use carom_gateway::DEFAULT_LISTEN;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,9 +17,9 @@ pub(super) fn of(request: &Request, at: SocketAddr, feeds: &Feeds) -> String {
         let (most, connections) = (feed.max_topics_per_connection, feed.max_connections);
         let _ = writeln!(text, "  up to {most} symbols on each of {connections} connections");
     }
-    match request.config.gateway.keys {
-        Some(_) => {
-            let _ = writeln!(text, "keys: {} ({})", request.keys.len(), sources(request));
+    match &request.config.gateway.keys {
+        Some(keys) => {
+            let _ = writeln!(text, "keys: {} ({})", request.keys.len(), keys.origin);
         }
         None => {
             for (identity, key) in &request.made {
@@ -27,22 +28,22 @@ pub(super) fn of(request: &Request, at: SocketAddr, feeds: &Feeds) -> String {
             text += "  made for this run, and shown once; `carom key new` makes one that lasts\n";
         }
     }
-    text + &to_try(&format!("{scheme}://{}", reachable(at)), request)
+    text + &to_try(scheme, reachable(at), request)
 }
 
-fn sources(request: &Request) -> &str {
-    request.config.gateway.keys.as_ref().map_or("made for this run", |keys| &keys.origin)
-}
-
-fn to_try(url: &str, request: &Request) -> String {
+fn to_try(scheme: &str, at: SocketAddr, request: &Request) -> String {
     let key = request.made.first().map_or(YOURS, |(_, key)| key.reveal());
-    let ca = request.config.gateway.tls.as_ref().map_or_else(String::new, |(chain, _)| {
-        format!(" --ca {}", chain.display())
-    });
+    let url = format!("{scheme}://{at}");
+    let mut options = String::new();
+    if let Some((chain, _)) = &request.config.gateway.tls {
+        let _ = write!(options, " --url {url} --ca {}", chain.display());
+    } else if at != DEFAULT_LISTEN {
+        let _ = write!(options, " --url {url}");
+    }
     format!(
         "
 To try it:
-  CAROM_KEY={key} carom watch --url {url}{ca} NSE:SBIN NSE:RELIANCE
+  CAROM_KEY={key} carom watch{options} NSE:SBIN NSE:RELIANCE
 
 or, with `pip install openalgo`:
   import time, openalgo

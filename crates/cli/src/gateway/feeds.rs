@@ -47,7 +47,8 @@ impl Running {
             Upstream::Here { symbols, rate, seed } => {
                 let (exchange, credential) = here(config, *symbols, *rate, *seed).await?;
                 let url = exchange.url();
-                let upstream = format!("an exchange started here, {url}: {symbols} symbols, {rate} ticks/s, seed {seed}");
+                let upstream =
+                    format!("an exchange started here, {url}: {symbols} symbols, {rate} ticks/s, seed {seed}");
                 (Some(exchange), url, credential, upstream)
             }
             Upstream::There { url, credential } => (None, url.clone(), credential.clone(), url.clone()),
@@ -76,8 +77,8 @@ async fn here(config: &config::Feed, symbols: usize, rate: f64, seed: u64) -> Re
         .token(token.clone())
         .max_connections(config.max_connections)
         .max_topics_per_connection(config.max_topics_per_connection);
-    let exchange = Exchange::start(options).await.map_err(|error| {
-        Failure::Unavailable(format!("the exchange of {}: {}", config.user, with_causes(&error)))
-    })?;
+    let exchange = Exchange::start(options)
+        .await
+        .map_err(|error| Failure::Unavailable(format!("the exchange of {}: {}", config.user, with_causes(&error))))?;
     Ok((exchange, Credential::fixed(token)))
 }

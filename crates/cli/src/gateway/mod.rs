@@ -8,7 +8,6 @@ use crate::args;
 use crate::ending::{Ending, HangUps};
 use crate::failure::{Failure, say, with_causes};
 use crate::output::print;
-use carom_gateway::keys::Keys;
 use carom_gateway::{Gateway, StartError};
 use feeds::Feeds;
 use request::Request;
@@ -33,7 +32,7 @@ async fn serve(request: Request) -> Result<(), Failure> {
                 if gone {
                     break;
                 }
-                reload(&request.keys);
+                reload(&request);
             }
         }
     }
@@ -74,8 +73,11 @@ async fn start(request: &Request) -> Result<(Feeds, Gateway), Failure> {
     Ok((feeds, gateway))
 }
 
-fn reload(keys: &Keys) {
-    match keys.reload() {
+fn reload(request: &Request) {
+    if request.config.gateway.keys.is_none() {
+        return say("the keys were made for this run, and stay as they are");
+    }
+    match request.keys.reload() {
         Ok(count) => say(format_args!("keys were read again: there are {count}")),
         Err(error) => say(format_args!("warning: the keys stay as they were: {}", with_causes(&error))),
     }

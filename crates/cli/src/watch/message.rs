@@ -2,7 +2,7 @@
 
 use crate::output::printable;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// A message.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub(super) struct Welcome {
 pub(super) struct Tick {
     /// `NSE:SBIN`
     pub(super) name: String,
-    pub(super) data: Value,
+    /// As it was sent.
+    pub(super) data: Box<RawValue>,
 }
 
 /// `None` for what is not shown.
@@ -74,7 +75,7 @@ struct Wire {
     user_id: Option<String>,
     #[serde(default)]
     subscriptions: Vec<Entry>,
-    data: Option<Value>,
+    data: Option<Box<RawValue>>,
     exchange: Option<String>,
     symbol: Option<String>,
 }

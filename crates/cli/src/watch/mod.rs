@@ -54,6 +54,9 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
     loop {
         let lost = match Session::open(request).await {
             Ok(mut session) => {
+                if !first {
+                    display.tell(format_args!("{}: connected again", request.address.url))?;
+                }
                 (first, delay) = (false, FIRST_DELAY);
                 match listen(request, &mut session, display).await? {
                     Some(lost) => lost,
