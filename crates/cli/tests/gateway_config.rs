@@ -36,7 +36,7 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
         ),
         (
             "[gateway]\nslow_after = \"0s\"",
-            "c.toml:2: gateway.slow_after: 0ns is out of bounds; accepted: a time from 1ms",
+            "c.toml:2: gateway.slow_after: no time at all is out of bounds; accepted: a time from 1ms",
         ),
         (
             "[gateway]\nsnapshot = \"yes\"",
@@ -64,6 +64,11 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             "c.toml:2: feed.broker: `kites` is no broker that is known; accepted: \"simulated\"",
         ),
         (&feed("max_connections = 0"), "c.toml:4: feed.max_connections: 0 is too few"),
+        (
+            &feed("max_connections = 10001"),
+            "c.toml:4: feed.max_connections: 10001 are too many; accepted: a number from 1 to",
+        ),
+        (&feed("linger = \"1441m\""), "c.toml:4: feed.linger: 86460s is out of bounds; accepted: a time up to a day"),
         (&feed("rate = 1e9"), "c.toml:4: feed.rate: 1000000000 is out of bounds; accepted: ticks per second"),
         (&feed("credential = \"hush\""), "c.toml:4: feed.credential: is for an exchange that runs elsewhere"),
         (
@@ -78,7 +83,7 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             &elsewhere("credential_command = []"),
             "c.toml:5: feed.credential_command: no program is named; accepted: a program",
         ),
-        (&feed("url = \"http://a\""), "http://a"),
+        (&feed("url = \"http://a\""), "c.toml:4: feed.url: `http://a` "),
         (&two, "c.toml:7: feed.user: has a feed at this broker already"),
         ("[gateway\n", "c.toml:1: "),
     ] {

@@ -1,6 +1,7 @@
 //! The environment, with OpenAlgo's names: its variables, and below them those in `.env`.
 
 use super::dotenv;
+use super::feed::{MOST_CONNECTIONS, MOST_TOPICS};
 use super::layered::Layered;
 use crate::failure::Failure;
 use crate::files::of_no_use;
@@ -60,8 +61,8 @@ impl Environment {
         Ok(Environment {
             host: take(&mut set, HOST, "an IP address or localhost", |text| super::layered::host(text))?,
             port: take(&mut set, PORT, "a port from 0 to 65535", parsed)?,
-            max_topics_per_connection: take(&mut set, TOPICS, "a number from 1 on", count)?,
-            max_connections: take(&mut set, CONNECTIONS, "a number from 1 on", count)?,
+            max_topics_per_connection: count(&mut set, TOPICS, MOST_TOPICS)?,
+            max_connections: count(&mut set, CONNECTIONS, MOST_CONNECTIONS)?,
         })
     }
 }
@@ -83,8 +84,9 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-fn count(text: &str) -> Option<usize> {
-    parsed(text).filter(|count| *count > 0)
+fn count(set: &mut HashMap<&str, Layered<String>>, name: &str, most: usize) -> Result<Option<Layered<usize>>, String> {
+    let within = |text: &str| parsed(text).filter(|count| (1..=most).contains(count));
+    take(set, name, format_args!("a number from 1 to {most}"), within)
 }
 
 #[cfg(test)]

@@ -2,14 +2,17 @@
 
 use super::File;
 use super::environment::Environment;
-use super::gateway::count;
+use super::gateway::{count, time_or_none};
 use carom_gateway::credential::Credential;
+use carom_gateway::simulated::Simulated;
 use carom_gateway::tables::{Table, TableError, Value};
 use std::time::Duration;
 
-const COUNT: &str = "a number from 1 on";
 const TOPICS: usize = 1000;
 const CONNECTIONS: usize = 3;
+/// More would be a slip of the hand.
+pub(super) const MOST_TOPICS: usize = 1_000_000;
+pub(super) const MOST_CONNECTIONS: usize = 10_000;
 
 /// A user at a broker.
 #[derive(Debug)]
@@ -67,28 +70,30 @@ impl Feed {
         feed.broker = table.require("broker", "\"simulated\"", broker)?;
         feed.user = table.require("user", "the name of a user, as in the keys", name)?;
         feed.upstream = upstream(table, file)?;
-        for (key, field) in [
-            ("max_topics_per_connection", &mut feed.max_topics_per_connection),
-            ("max_connections", &mut feed.max_connections),
+        for (key, field, most) in [
+            ("max_topics_per_connection", &mut feed.max_topics_per_connection, MOST_TOPICS),
+            ("max_connections", &mut feed.max_connections, MOST_CONNECTIONS),
         ] {
-            if let Some(value) = table.read(key, COUNT, count)? {
+            if let Some(value) = table.read(key, &format!("a number from 1 to {most}"), |value| up_to(most, value))? {
                 *field = value;
             }
         }
-        if let Some(linger) = table.read("linger", "a time, such as \"5s\", or 0 for not at all", Value::time)? {
-            feed.linger = linger;
+        let accepted = "a time up to a day, such as \"5s\", or 0 for not at all";
+        if let Some(linger) = table.read("linger", accepted, time_or_none)? {
+            feed.linger = linger.unwrap_or_default();
         }
-        if let Some(stall_after) = table.read("stall_after", "a time, such as \"90s\", or 0 for never", Value::time)? {
-            feed.stall_after = Some(stall_after).filter(|time| !time.is_zero());
+        let accepted = "a time up to a day, such as \"90s\", or 0 for never";
+        if let Some(stall_after) = table.read("stall_after", accepted, time_or_none)? {
+            feed.stall_after = stall_after;
         }
         Ok(feed)
     }
 }
 
 fn upstream(table: &mut Table, file: &File<'_>) -> Result<Upstream, TableError> {
-    let url = table.read("url", "where an exchange is, such as \"ws://127.0.0.1:7001\"", Value::text)?;
+    let url = table.read("url", "where an exchange is, such as \"ws://127.0.0.1:7001\"", url)?;
     let credential = credential(table, file)?;
-    let symbols = table.read("symbols", "a number from 1 to 1000000", |value| below(count(value)?))?;
+    let symbols = table.read("symbols", "a number from 1 to 1000000", |value| up_to(1_000_000, value))?;
     let rate = table.read("rate", "ticks per second, from 0 to 1000000", rate)?;
     let seed = table.read("seed", "a number from 0 on", Value::whole)?;
     let Some(url) = url else {
@@ -140,8 +145,16 @@ fn command(value: Value) -> Result<Vec<String>, String> {
     if argv.first().is_none_or(|program| program.is_empty()) { Err("no program is named".to_owned()) } else { Ok(argv) }
 }
 
-fn below(symbols: usize) -> Result<usize, String> {
-    if symbols > 1_000_000 { Err(format!("{symbols} are too many")) } else { Ok(symbols) }
+fn up_to(most: usize, value: Value) -> Result<usize, String> {
+    let count = count(value)?;
+    if count > most { Err(format!("{count} are too many")) } else { Ok(count) }
+}
+
+fn url(value: Value) -> Result<String, String> {
+    let url = value.text()?;
+    let known = Simulated::new(&url, Credential::fixed(""));
+    known.map(|_| ()).map_err(|_| format!("`{}` is no such address", url.escape_debug()))?;
+    Ok(url)
 }
 
 fn rate(value: Value) -> Result<f64, String> {

@@ -97,7 +97,7 @@ impl Gateway {
             self.snapshot = value;
         }
         let accepted = "a time up to a day, such as \"50ms\", or 0 for every price";
-        if let Some(value) = table.read("ltp_throttle", accepted, throttle)? {
+        if let Some(value) = table.read("ltp_throttle", accepted, time_or_none)? {
             self.ltp_throttle = value;
         }
         for (key, field) in [
@@ -164,11 +164,11 @@ pub(super) fn count(value: Value) -> Result<usize, String> {
 }
 
 fn time(value: Value) -> Result<Duration, String> {
-    let time = value.time()?;
-    if time.is_zero() || time > DAY { Err(format!("{time:?} is out of bounds")) } else { Ok(time) }
+    time_or_none(value)?.ok_or_else(|| "no time at all is out of bounds".to_owned())
 }
 
-fn throttle(value: Value) -> Result<Option<Duration>, String> {
+/// Zero is none.
+pub(super) fn time_or_none(value: Value) -> Result<Option<Duration>, String> {
     let time = value.time()?;
     if time > DAY { Err(format!("{time:?} is out of bounds")) } else { Ok(Some(time).filter(|time| !time.is_zero())) }
 }

@@ -66,6 +66,14 @@ impl Display {
         }
     }
 
+    /// The connection is lost.
+    pub(super) fn lost(&mut self, news: impl Shown) -> io::Result<()> {
+        if let Layout::Table(table) = &mut self.layout {
+            table.note("not connected".to_owned())?;
+        }
+        self.tell(news)
+    }
+
     /// Shows a tick, of which `text` is the message.
     pub(super) fn show(&mut self, tick: &Tick, text: &str) -> io::Result<()> {
         self.seen += 1;

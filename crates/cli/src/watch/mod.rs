@@ -68,7 +68,7 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
             Err(lost) => lost,
         };
         let wait = spread(delay);
-        display.tell(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()))?;
+        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()))?;
         sleep(wait).await;
         delay = (delay * 2).min(LONGEST_DELAY);
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{self, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, client_async};
@@ -30,6 +30,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 /// A connection on which the symbols are subscribed.
 pub(super) struct Session {
     socket: WebSocketStream<Box<dyn Wire>>,
+    /// When anything last came, a ping among it.
+    heard: Instant,
     pub(super) welcome: Welcome,
 }
 
@@ -54,7 +56,7 @@ impl Session {
 
     /// The next text. Cancelling it loses none.
     pub(super) async fn receive(&mut self) -> Result<Utf8Bytes, Lost> {
-        timeout(SILENCE, receive(&mut self.socket)).await.unwrap_or(Err(Lost::Silent))
+        receive(&mut self.socket, &mut self.heard).await
     }
 
     /// A goodbye, if there is somebody to hear it.
@@ -66,9 +68,10 @@ impl Session {
 async fn open(request: &Request) -> Result<Session, Lost> {
     let wire = connect(request).await?;
     let (mut socket, _) = client_async(&request.address.uri, wire).await.map_err(handshake)?;
+    let mut heard = Instant::now();
     send(&mut socket, json!({"action": "authenticate", "api_key": request.key.reveal()})).await?;
     let welcome = loop {
-        match message::read(&receive(&mut socket).await?) {
+        match message::read(&receive(&mut socket, &mut heard).await?) {
             Some(Message::Welcome(welcome)) => break welcome,
             Some(Message::BadKey(problem)) => {
                 return Err(Lost::Refused(format!("the gateway refuses the key: {problem}")));
@@ -85,7 +88,7 @@ async fn open(request: &Request) -> Result<Session, Lost> {
         ModeName::Depth => 3,
     };
     send(&mut socket, json!({"action": "subscribe", "symbols": symbols, "mode": mode, "depth": request.depth})).await?;
-    Ok(Session { socket, welcome })
+    Ok(Session { socket, heard, welcome })
 }
 
 /// To the first of the host's addresses that answers.
@@ -116,8 +119,10 @@ async fn send(socket: &mut WebSocketStream<Box<dyn Wire>>, request: serde_json::
     socket.send(tungstenite::Message::text(request.to_string())).await.map_err(|error| Lost::Failed(error.to_string()))
 }
 
-async fn receive(socket: &mut WebSocketStream<Box<dyn Wire>>) -> Result<Utf8Bytes, Lost> {
-    while let Some(received) = socket.next().await {
+async fn receive(socket: &mut WebSocketStream<Box<dyn Wire>>, heard: &mut Instant) -> Result<Utf8Bytes, Lost> {
+    // From when something came, not from when somebody last looked.
+    while let Some(received) = timeout_at(*heard + SILENCE, socket.next()).await.map_err(|_| Lost::Silent)? {
+        *heard = Instant::now();
         match received.map_err(|error| Lost::Failed(error.to_string()))? {
             tungstenite::Message::Text(text) => return Ok(text),
             tungstenite::Message::Close(frame) => return Err(Lost::Failed(goodbye(frame))),

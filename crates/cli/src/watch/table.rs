@@ -20,8 +20,9 @@ const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// The table.
 pub(super) struct Table {
     title: String,
-    /// Who we are, and what was told last.
+    /// Whose feed it is, or that there is none.
     note: String,
+    /// What was told and is not drawn yet.
     news: Vec<String>,
     mode: ModeName,
     rows: Vec<Row>,
@@ -66,13 +67,13 @@ impl Table {
         }
     }
 
-    /// A connection is up.
+    /// What stands beside the title from now on.
     pub(super) fn note(&mut self, note: String) -> io::Result<()> {
         self.note = note;
         self.draw()
     }
 
-    /// What is told stays above the table, and the latest of it in the title.
+    /// What is told stays above the table.
     pub(super) fn tell(&mut self, news: String) -> io::Result<()> {
         self.news.push(news);
         self.draw()
