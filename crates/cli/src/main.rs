@@ -15,6 +15,7 @@ mod gateway;
 mod key;
 mod ledger;
 mod log;
+mod orders;
 mod output;
 mod resolve;
 mod secret;

@@ -2,7 +2,7 @@
 
 use super::dotenv;
 use super::feed::{MOST_CONNECTIONS, MOST_TOPICS};
-use super::layered::Layered;
+use super::layered::{Layered, host};
 use crate::failure::Failure;
 use crate::files::of_no_use;
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ impl Environment {
         }
         set.retain(|_, set| !set.value.trim().is_empty());
         Ok(Environment {
-            host: take(&mut set, HOST, "an IP address or localhost", |text| super::layered::host(text))?,
+            host: take(&mut set, HOST, "an IP address or localhost", host)?,
             port: take(&mut set, PORT, "a port from 0 to 65535", parsed)?,
             max_topics_per_connection: count(&mut set, TOPICS, MOST_TOPICS)?,
             max_connections: count(&mut set, CONNECTIONS, MOST_CONNECTIONS)?,

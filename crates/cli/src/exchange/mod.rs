@@ -1,9 +1,9 @@
 //! `carom exchange`: a simulated exchange, as a server of its own.
 
 use crate::args;
-use crate::ending::{Ending, HangUps};
 use crate::failure::{Failure, say, with_causes};
 use crate::files;
+use crate::orders::{Order, Orders};
 use crate::output::print;
 use carom::OptionsError;
 use carom_gateway::simulated::{Exchange, Options, StartError};
@@ -57,22 +57,14 @@ impl Request {
 }
 
 async fn serve(request: Request) -> Result<(), Failure> {
-    let (mut ending, mut hang_ups) = (Ending::signals()?, HangUps::watch()?);
+    let mut orders = Orders::watch()?;
     let exchange = Exchange::start(request.options).await.map_err(|error| match error {
         StartError::Options(error) => Failure::Usage(as_typed(&error)),
         error => Failure::Unavailable(with_causes(&error)),
     })?;
     print(&banner(&exchange.url(), &request.summary, request.token_file.as_deref()))?;
-    loop {
-        tokio::select! {
-            () = ending.comes() => break,
-            gone = hang_ups.comes() => {
-                if gone {
-                    break;
-                }
-                reload(&exchange, request.token_file.as_deref());
-            }
-        }
+    while orders.next().await == Order::Reload {
+        reload(&exchange, request.token_file.as_deref());
     }
     exchange.stop().await;
     Ok(())

@@ -5,8 +5,8 @@ mod feeds;
 mod request;
 
 use crate::args;
-use crate::ending::{Ending, HangUps};
 use crate::failure::{Failure, say, with_causes};
+use crate::orders::{Order, Orders};
 use crate::output::print;
 use carom_gateway::{Gateway, StartError};
 use feeds::Feeds;
@@ -22,19 +22,11 @@ pub(crate) fn run(args: args::Gateway) -> Result<(), Failure> {
 
 async fn serve(request: Request) -> Result<(), Failure> {
     // First of all: a signal that comes early is not to find nobody.
-    let (mut ending, mut hang_ups) = (Ending::signals()?, HangUps::watch()?);
+    let mut orders = Orders::watch()?;
     let (feeds, gateway) = start(&request).await?;
     print(&banner::of(&request, gateway.local_addr(), &feeds))?;
-    loop {
-        tokio::select! {
-            () = ending.comes() => break,
-            gone = hang_ups.comes() => {
-                if gone {
-                    break;
-                }
-                reload(&request);
-            }
-        }
+    while orders.next().await == Order::Reload {
+        reload(&request);
     }
     say("stopping");
     let deadline = Instant::now() + request.config.gateway.stop_timeout;
@@ -45,7 +37,7 @@ async fn serve(request: Request) -> Result<(), Failure> {
             }
         }
         // Whoever says it twice means now.
-        () = ending.comes() => {}
+        () = again(&mut orders) => {}
     }
     feeds.stop().await;
     Ok(())
@@ -71,6 +63,11 @@ async fn start(request: &Request) -> Result<(Feeds, Gateway), Failure> {
     }
     let gateway = builder.start().await.map_err(|error| trouble(error, config.listen.value, &config.listen.origin))?;
     Ok((feeds, gateway))
+}
+
+/// To end, once more.
+async fn again(orders: &mut Orders) {
+    while orders.next().await != Order::Stop {}
 }
 
 fn reload(request: &Request) {

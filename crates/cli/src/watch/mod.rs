@@ -60,7 +60,10 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
                 (first, delay) = (false, FIRST_DELAY);
                 match listen(request, &mut session, display).await? {
                     Some(lost) => lost,
-                    None => return Ok(session.close().await),
+                    None => {
+                        session.close().await;
+                        return Ok(());
+                    }
                 }
             }
             Err(Lost::Refused(problem)) => return Err(Failure::Unavailable(problem)),

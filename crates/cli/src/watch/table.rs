@@ -116,7 +116,7 @@ impl Table {
         }
         text.push('\r');
         for news in self.news.drain(..) {
-            let _ = write!(text, "{}\x1b[K\n", cut(&news, width));
+            let _ = writeln!(text, "{}\x1b[K", cut(&news, width));
         }
         let lines = lines(&self.title, &self.note, self.mode, &self.rows, height);
         for (line, moved) in &lines {
@@ -125,7 +125,7 @@ impl Table {
                 (true, Ordering::Less) => ("\x1b[31m", "\x1b[0m"),
                 (false, _) | (true, Ordering::Equal) => ("", ""),
             };
-            let _ = write!(text, "{begin}{}{end}\x1b[K\n", cut(line, width));
+            let _ = writeln!(text, "{begin}{}{end}\x1b[K", cut(line, width));
         }
         // A terminal that was made smaller may have more of it below.
         text += "\x1b[J";
