@@ -1,6 +1,6 @@
 //! A feed on a simulated exchange, over real sockets: packing, limits, and every fault that the exchange can be told to have.
 
-use carom::feed::{Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
+use carom::feed::{Adapter, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
 use carom::{Policy, feed};
 use carom_gateway::credential::Credential;
 use carom_gateway::simulated::{Exchange, Market, Options, Simulated, Snapshot};
@@ -235,20 +235,37 @@ async fn a_connection_that_falls_silent_is_replaced() {
 }
 
 #[tokio::test]
-async fn heartbeats_keep_a_connection_where_nothing_is_traded() {
-    let quiet = Options::default().rate(0.0).heartbeat(ms(20));
-    let exchange = Exchange::start(quiet).await.unwrap();
-    let feed = builder(&exchange).stall_after(ms(1_000)).build().unwrap();
-    subscribe(&feed, &names(1)).await;
-    // Heard is what is waited for: well beyond the time after which it would have been given up.
-    let begun = feed.snapshot().connections[0].heard.unwrap();
-    soon("two seconds of heartbeats", async {
-        while feed.snapshot().connections[0].heard.unwrap() - begun < ms(2_000) {
-            tokio::time::sleep(ms(50)).await;
+async fn heartbeats_show_that_an_exchange_lives_where_nothing_is_traded() {
+    let exchange = Exchange::start(Options::default().rate(0.0).heartbeat(ms(20))).await.unwrap();
+    let adapter = adapter(&exchange);
+    let (_writer, mut reader) = adapter.open().await.unwrap();
+    let mut ticks = Vec::new();
+    for _ in 0..5 {
+        soon("a heartbeat", adapter.read(&mut reader, &mut ticks)).await.unwrap();
+    }
+    assert_eq!(ticks, []);
+}
+
+#[tokio::test]
+async fn a_client_lives_while_its_heartbeats_come_and_not_longer() {
+    let exchange = Exchange::start(Options::default().patience(ms(300))).await.unwrap();
+    let adapter = adapter(&exchange);
+    let (mut writer, mut reader) = adapter.open().await.unwrap();
+    for _ in 0..10 {
+        adapter.heartbeat(&mut writer).await.unwrap();
+        tokio::time::sleep(ms(50)).await; // what makes heartbeats heartbeats
+    }
+    assert_eq!(exchange.snapshot().connections.len(), 1);
+    let mut ticks = Vec::new();
+    let ended = soon("the end", async {
+        loop {
+            if let Err(error) = adapter.read(&mut reader, &mut ticks).await {
+                return error;
+            }
         }
     })
     .await;
-    assert_eq!(exchange.snapshot().accepted, 1);
+    assert!(ended.to_string().contains("(1008): nothing was heard"), "{ended}");
 }
 
 #[tokio::test]
@@ -270,12 +287,7 @@ async fn a_subscription_counts_when_it_is_accepted_and_is_pending_before() {
     assert!(placed.pending);
     exchange.delay_acks(Duration::ZERO);
     assert!(exchange.kill(1), "its ack would come much later");
-    soon("the topic is live", async {
-        while feed.snapshot().live == 0 {
-            tokio::time::sleep(ms(10)).await;
-        }
-    })
-    .await;
+    all_tick(&feed, &names(1)).await;
 }
 
 #[tokio::test]
@@ -356,15 +368,18 @@ async fn an_exchange_that_stops_says_so_and_a_port_in_use_is_an_error() {
     let exchange = Exchange::start(Options::default()).await.unwrap();
     let busy = Exchange::start(Options::default().listen(exchange.local_addr())).await.unwrap_err();
     assert!(busy.to_string().contains(&exchange.local_addr().to_string()) && busy.source().is_some());
-    let feed = builder(&exchange).build().unwrap();
-    subscribe(&feed, &names(10)).await;
-    soon("stopping", exchange.stop()).await;
-    soon("the feed knows why", async {
-        while feed.snapshot().cause.is_none() {
-            tokio::time::sleep(ms(5)).await;
+    let adapter = adapter(&exchange);
+    let (_writer, mut reader) = adapter.open().await.unwrap();
+    let mut ticks = Vec::new();
+    let hears = async {
+        loop {
+            if let Err(error) = adapter.read(&mut reader, &mut ticks).await {
+                return error.to_string();
+            }
         }
-    })
-    .await;
+    };
+    let ((), heard) = soon("stopping", async { tokio::join!(exchange.stop(), hears) }).await;
+    assert!(heard.contains("(1001): the exchange stops"), "{heard}");
 }
 
 #[tokio::test]

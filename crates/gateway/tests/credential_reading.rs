@@ -1,0 +1,93 @@
+//! Where credentials come from, and when they are looked at again.
+
+use carom_gateway::credential::{Credential, CredentialError};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A folder of its own for each test, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("carom-credential-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn shell(script: impl Into<String>) -> Credential {
+    Credential::command(["sh".to_owned(), "-c".to_owned(), script.into()])
+}
+
+async fn secret(credential: &Credential) -> String {
+    credential.present().await.unwrap().secret().to_owned()
+}
+
+#[tokio::test]
+async fn a_file_is_read_for_every_connection() {
+    let folder = Folder::new("file");
+    let path = folder.write("token", "one\n");
+    let credential = Credential::file(&path);
+    assert_eq!(secret(&credential).await, "one");
+    folder.write("token", "  two\r\n");
+    assert_eq!(secret(&credential).await, "two");
+    std::fs::remove_file(&path).unwrap();
+    let error = credential.present().await.unwrap_err();
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+}
+
+#[tokio::test]
+async fn a_command_is_run_once_for_all_connections() {
+    let folder = Folder::new("command");
+    let runs = folder.write("runs", "");
+    let credential = shell(format!("echo run >> '{}'; echo ' token '", runs.display()));
+    let (one, other) = tokio::join!(secret(&credential), secret(&credential));
+    assert_eq!((&*one, &*other, &*secret(&credential).await), ("token", "token", "token"));
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\n");
+}
+
+#[tokio::test]
+async fn commands_that_fail_hang_or_print_without_end_are_errors_that_show_nothing_they_printed() {
+    let failing = shell("echo secret; echo secret >&2; exit 3").present().await.unwrap_err();
+    assert!(matches!(failing, CredentialError::Failed { .. }) && failing.to_string().contains("exit status: 3"));
+
+    let begun = Instant::now();
+    let hanging = shell("echo secret; exec sleep 1000").command_timeout(Duration::from_millis(200));
+    let hanging = hanging.present().await.unwrap_err();
+    assert!(matches!(hanging, CredentialError::TimedOut { .. }) && begun.elapsed() < Duration::from_secs(60));
+
+    let endless = Credential::command(["yes", "secret"]).present().await.unwrap_err();
+    assert!(matches!(endless, CredentialError::TooLong));
+    let silent = Credential::command(["true"]).present().await.unwrap_err();
+    assert!(matches!(silent, CredentialError::Empty));
+    let missing = Credential::command(["/no/such/program", "secret"]).present().await.unwrap_err();
+    assert!(missing.to_string().contains("/no/such/program"), "{missing}");
+    let nothing = Credential::command([""; 0]).present().await.unwrap_err();
+    assert!(matches!(nothing, CredentialError::NoProgram));
+
+    for error in [failing, hanging, endless, silent, missing, nothing] {
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_shows_a_credential() {
+    let credentials = [Credential::fixed("secret"), shell("echo secret")];
+    for credential in credentials {
+        let presented = credential.present().await.unwrap();
+        assert_eq!(presented.secret(), "secret");
+        assert!(!format!("{credential:?} {presented:?}").contains("secret"));
+    }
+}
