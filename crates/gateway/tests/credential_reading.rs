@@ -1,31 +1,10 @@
 //! Where credentials come from, and when they are looked at again.
 
+mod folder;
+
 use carom_gateway::credential::{Credential, CredentialError};
-use std::path::PathBuf;
+use folder::Folder;
 use std::time::{Duration, Instant};
-
-/// A folder of its own for each test, gone with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("carom-credential-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, content).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn shell(script: impl Into<String>) -> Credential {
     Credential::command(["sh".to_owned(), "-c".to_owned(), script.into()])
@@ -37,7 +16,7 @@ async fn secret(credential: &Credential) -> String {
 
 #[tokio::test]
 async fn a_file_is_read_for_every_connection() {
-    let folder = Folder::new("file");
+    let folder = Folder::new("read-file");
     let path = folder.write("token", "one\n");
     let credential = Credential::file(&path);
     assert_eq!(secret(&credential).await, "one");
@@ -50,7 +29,7 @@ async fn a_file_is_read_for_every_connection() {
 
 #[tokio::test]
 async fn a_command_is_run_once_for_all_connections() {
-    let folder = Folder::new("command");
+    let folder = Folder::new("read-command");
     let runs = folder.write("runs", "");
     let credential = shell(format!("echo run >> '{}'; echo ' token '", runs.display()));
     let (one, other) = tokio::join!(secret(&credential), secret(&credential));

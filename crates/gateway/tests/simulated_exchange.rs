@@ -1,9 +1,12 @@
 //! A feed on a simulated exchange, over real sockets: packing, limits, and every fault that the exchange can be told to have.
 
+mod folder;
+
 use carom::feed::{Adapter, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
 use carom::{Policy, feed};
 use carom_gateway::credential::Credential;
 use carom_gateway::simulated::{Exchange, Market, Options, Simulated, Snapshot};
+use folder::Folder;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -63,6 +66,16 @@ fn topics(snapshot: &Snapshot) -> Vec<usize> {
 
 async fn has_topics(exchange: &Exchange, wanted: &[usize]) -> Snapshot {
     soon("the exchange carries it", exchange.until(|snapshot| topics(snapshot) == wanted)).await
+}
+
+/// Reads until the connection ends; why.
+async fn end_of<A: Adapter>(adapter: &A, reader: &mut A::Reader) -> String {
+    let mut ticks = Vec::new();
+    loop {
+        if let Err(error) = adapter.read(reader, &mut ticks).await {
+            return error.to_string();
+        }
+    }
 }
 
 async fn is(feed: &Feed<Simulated>, state: State) {
@@ -248,24 +261,16 @@ async fn heartbeats_show_that_an_exchange_lives_where_nothing_is_traded() {
 
 #[tokio::test]
 async fn a_client_lives_while_its_heartbeats_come_and_not_longer() {
-    let exchange = Exchange::start(Options::default().patience(ms(300))).await.unwrap();
+    let exchange = Exchange::start(Options::default().patience(ms(1_000))).await.unwrap();
     let adapter = adapter(&exchange);
     let (mut writer, mut reader) = adapter.open().await.unwrap();
-    for _ in 0..10 {
+    for _ in 0..8 {
         adapter.heartbeat(&mut writer).await.unwrap();
-        tokio::time::sleep(ms(50)).await; // what makes heartbeats heartbeats
+        tokio::time::sleep(ms(200)).await; // what makes heartbeats heartbeats
     }
     assert_eq!(exchange.snapshot().connections.len(), 1);
-    let mut ticks = Vec::new();
-    let ended = soon("the end", async {
-        loop {
-            if let Err(error) = adapter.read(&mut reader, &mut ticks).await {
-                return error;
-            }
-        }
-    })
-    .await;
-    assert!(ended.to_string().contains("(1008): nothing was heard"), "{ended}");
+    let ended = soon("the end", end_of(&adapter, &mut reader)).await;
+    assert!(ended.contains("(1008): nothing was heard"), "{ended}");
 }
 
 #[tokio::test]
@@ -305,10 +310,8 @@ async fn more_connections_than_allowed_are_turned_away_with_the_limit() {
 
 #[tokio::test]
 async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on() {
-    let directory = std::env::temp_dir().join(format!("carom-simulated-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let path = directory.join("token");
-    std::fs::write(&path, "monday\n").unwrap();
+    let folder = Folder::new("expired");
+    let path = folder.write("token", "monday\n");
     let options = Options::default().token("monday".to_owned()).rate(2_000.0);
     let exchange = Exchange::start(options).await.unwrap();
     let credential = Credential::file(&path);
@@ -323,16 +326,15 @@ async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on()
     soon("all are closed", exchange.until(|snapshot| snapshot.connections.is_empty())).await;
     let cause = feed.snapshot().cause.unwrap().to_string();
     assert!(cause.contains("refuses the credential") && !cause.contains("monday"), "{cause}");
-    std::fs::write(&path, "tuesday\n").unwrap();
+    folder.write("token", "tuesday\n");
     is(&feed, State::Running).await;
     all_tick(&feed, &names).await;
 
     // And the other way round: the file is new before the exchange is.
-    std::fs::write(&path, "wednesday\n").unwrap();
+    folder.write("token", "wednesday\n");
     exchange.change_token("wednesday");
     soon("they come back", exchange.until(|snapshot| topics(snapshot).iter().sum::<usize>() == 250)).await;
     all_tick(&feed, &names).await;
-    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[tokio::test]
@@ -370,14 +372,7 @@ async fn an_exchange_that_stops_says_so_and_a_port_in_use_is_an_error() {
     assert!(busy.to_string().contains(&exchange.local_addr().to_string()) && busy.source().is_some());
     let adapter = adapter(&exchange);
     let (_writer, mut reader) = adapter.open().await.unwrap();
-    let mut ticks = Vec::new();
-    let hears = async {
-        loop {
-            if let Err(error) = adapter.read(&mut reader, &mut ticks).await {
-                return error.to_string();
-            }
-        }
-    };
+    let hears = end_of(&adapter, &mut reader);
     let ((), heard) = soon("stopping", async { tokio::join!(exchange.stop(), hears) }).await;
     assert!(heard.contains("(1001): the exchange stops"), "{heard}");
 }
