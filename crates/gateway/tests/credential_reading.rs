@@ -4,7 +4,9 @@ mod folder;
 
 use carom_gateway::credential::{Credential, CredentialError};
 use folder::Folder;
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 fn shell(script: impl Into<String>) -> Credential {
     Credential::command(["sh".to_owned(), "-c".to_owned(), script.into()])
@@ -35,6 +37,38 @@ async fn a_command_is_run_once_for_all_connections() {
     let (one, other) = tokio::join!(secret(&credential), secret(&credential));
     assert_eq!((&*one, &*other, &*secret(&credential).await), ("token", "token", "token"));
     assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\n");
+}
+
+#[tokio::test]
+async fn a_command_that_takes_longer_than_an_attempt_is_waited_for_by_the_next_one() {
+    let folder = Folder::new("read-slowly");
+    let runs = folder.write("runs", "");
+    let go = runs.with_file_name("go");
+    let script = "echo run >> \"$0\"; while [ ! -e \"$1\" ]; do sleep 0.02; done; echo token";
+    let argv: [OsString; 5] =
+        ["sh".into(), "-c".into(), script.into(), runs.clone().into_os_string(), go.into_os_string()];
+    let credential = Credential::command(argv);
+    for _ in 0..3 {
+        let attempt = timeout(Duration::from_millis(50), credential.present()).await;
+        assert!(attempt.is_err(), "it cannot be ready yet");
+    }
+    folder.write("go", "");
+    assert_eq!(secret(&credential).await, "token");
+    assert_eq!(std::fs::read_to_string(runs).unwrap(), "run\n", "one run for all of them");
+}
+
+#[tokio::test]
+async fn a_command_is_run_again_when_what_it_printed_was_refused() {
+    let folder = Folder::new("read-refused");
+    let path = folder.write("token", "monday");
+    let credential = Credential::command([OsString::from("cat"), path.into_os_string()]);
+    let presented = credential.present().await.unwrap();
+    folder.write("token", "tuesday");
+    assert_eq!(secret(&credential).await, "monday");
+    presented.refused();
+    assert_eq!(secret(&credential).await, "tuesday");
+    presented.refused();
+    assert_eq!(secret(&credential).await, "tuesday", "an older one says nothing about it");
 }
 
 #[tokio::test]

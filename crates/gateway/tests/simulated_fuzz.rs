@@ -161,14 +161,14 @@ async fn handshakes_that_are_none_take_nothing_from_those_that_are() {
     works(&mut connect(&exchange).await).await;
 }
 
-/// An exchange that says one thing after a handshake, and then what it says to every request.
-async fn scripted(said: Message, answer: Option<&'static str>) -> String {
+/// An exchange that says this after a handshake, and this to every request.
+async fn scripted(first: Option<Message>, answer: Option<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         let mut socket = accept_async(listener.accept().await.unwrap().0).await.unwrap();
-        if answer.is_none() {
-            let _ = socket.send(said).await;
+        if let Some(first) = first {
+            let _ = socket.send(first).await;
         }
         while let Some(Ok(message)) = socket.next().await {
             if let (Some(answer), Message::Text(_)) = (answer, message) {
@@ -185,7 +185,7 @@ fn adapter(url: &str) -> Simulated {
 
 /// What comes of reading, once.
 async fn read(said: Message) -> Result<Vec<Tick>, UpstreamError> {
-    let adapter = adapter(&scripted(said, None).await);
+    let adapter = adapter(&scripted(Some(said), None).await);
     let (_writer, mut reader) = soon(adapter.open()).await?;
     let mut ticks = Vec::new();
     soon(adapter.read(&mut reader, &mut ticks)).await?;
@@ -239,7 +239,7 @@ async fn an_answer_that_does_not_fit_the_question_ends_the_connection() {
         (r#"{"ack":{"id":1,"refused":[{"at":1,"reason":"no"}]}}"#, "a refusal of what was not asked for"),
         (r#"{"ack":{"id":1,"refused":[{"at":0,"reason":""},{"at":0,"reason":""}]}}"#, "a refusal of what"),
     ] {
-        let adapter = adapter(&scripted(Message::text(""), Some(answer)).await);
+        let adapter = adapter(&scripted(None, Some(answer)).await);
         let (mut writer, mut reader) = adapter.open().await.unwrap();
         let mut ticks = Vec::new();
         let error = soon(async {
