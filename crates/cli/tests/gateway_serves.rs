@@ -3,6 +3,8 @@
 
 mod program;
 mod serving;
+#[cfg(target_os = "linux")]
+mod terminal;
 
 use program::{Running, carom};
 use serving::{Serving, folder, inside};
@@ -98,4 +100,27 @@ async fn with_a_certificate_it_serves_tls() {
     let ca = folder.join("chain.pem");
     let ran = gateway.watched(&gateway.key(), &["--ca", ca.to_str().unwrap(), "--count", "3", "NSE:SBIN"]).await;
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{ran:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn it_does_not_outlive_its_terminal() {
+    use program::PATIENCE;
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    use tokio::time::timeout;
+    let folder = folder("gateway-terminal", &[]);
+    let (ours, far) = terminal::terminal();
+    let mut command = inside(&folder, &["gateway", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stdout(far).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let reading = tokio::task::spawn_blocking(move || {
+        let last = BufReader::new(ours).lines().map_while(Result::ok).find(|line| line.contains("time.sleep"));
+        assert!(last.is_some(), "it has started");
+    });
+    // Our side is gone after that, as it is when a window is closed.
+    timeout(PATIENCE, reading).await.expect("it starts").unwrap();
+    let id = child.id().unwrap().to_string();
+    assert!(tokio::process::Command::new("kill").args(["-HUP", &id]).status().await.unwrap().success());
+    assert_eq!(timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap().code(), Some(0));
 }

@@ -31,6 +31,8 @@ pub(super) struct Table {
     /// Lines on the terminal that are drawn over; none before the first time.
     drawn: usize,
     draw_at: Instant,
+    /// Whether there is anything to draw but rates.
+    changed: bool,
     rated_at: Instant,
     /// Whether the cursor has to be shown again.
     hidden: bool,
@@ -62,6 +64,7 @@ impl Table {
             colours: env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
             drawn: 0,
             draw_at: now,
+            changed: false,
             rated_at: now,
             hidden: false,
         }
@@ -89,15 +92,16 @@ impl Table {
         };
         row.ticks += 1;
         row.quote = quote;
+        self.changed = true;
     }
 
     pub(super) async fn due(&mut self) {
-        sleep_until(self.draw_at).await;
+        sleep_until(if self.changed { self.draw_at } else { self.rated_at + RATE_INTERVAL }).await;
     }
 
     pub(super) fn draw(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        self.draw_at = now + DRAW_INTERVAL;
+        (self.draw_at, self.changed) = (now + DRAW_INTERVAL, false);
         let since = now - self.rated_at;
         if since >= RATE_INTERVAL {
             for row in &mut self.rows {
