@@ -159,3 +159,18 @@ async fn a_certificate_that_is_none_is_named() {
     assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: TLS cannot be offered: ") && ran.stderr.contains("none.pem"), "{ran:?}");
 }
+
+/// What `--help` shows of the config is one, apart from files that are not here.
+#[tokio::test]
+async fn the_config_that_is_shown_works() {
+    let help = program::carom(["gateway", "--help"]).await.stdout;
+    let (_, shown) = help.split_once("Config:\n").unwrap();
+    let (shown, _) = shown.split_once("\n  Below the config").unwrap();
+    let missing =
+        |line: &&str| ["keys = ", "tls_certificate = ", "tls_key = "].iter().any(|key| line.trim().starts_with(key));
+    let config: String = shown.lines().filter(|line| !missing(line)).map(|line| format!("{line}\n")).collect();
+    let folder = folder("config-shown", &[("c.toml", &config), ("token", "x")]);
+    let gateway = Serving::gateway(&folder, &["-c", "c.toml"]).await;
+    assert!(gateway.banner.contains("feed: demo at simulated from an exchange started here"), "{}", gateway.banner);
+    assert!(gateway.banner.contains("feed: asha at simulated from ws://127.0.0.1:7001"), "{}", gateway.banner);
+}

@@ -11,8 +11,9 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Output:
-  Where it is, and the table that makes it the upstream of a gateway. SIGHUP reads --token-file again, and ends
-  connections that came in with another token, as brokers do each morning. SIGINT and SIGTERM end it.
+  Where it is, and the table that makes it the upstream of a gateway. SIGHUP reads --token-file
+  again, and ends connections that came in with another token, as brokers do each morning.
+  SIGINT and SIGTERM end it.
 
 Exit codes:
   0  it was stopped

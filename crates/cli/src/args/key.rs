@@ -20,12 +20,13 @@ pub(crate) enum KeyVerb {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Output:
-  The key, 64 hexadecimal digits, in a line. On stderr the table that makes it known in a keys file, which has
-  its SHA-256 alone; with --file that table is written there instead. A gateway that runs is told with SIGHUP.
+  The key, 64 hexadecimal digits, in a line. On stderr the table that makes it known in a keys
+  file, which has its SHA-256 alone; with --file that table is written there instead. A gateway
+  that runs is told with SIGHUP.
 
 Exit codes:
   0  there is a new key
-  1  the file could not be written, and there is none; or the output could not be written
+  1  the file or the output could not be written
   2  the command line or the file that is there makes no sense
 
 Examples:

@@ -10,15 +10,16 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Output:
-  On a terminal a table that is drawn in place; otherwise a line for each tick: time (UTC), symbol, price, change
-  and change in percent (since the close that the tick names, or else since the first price seen), and with
-  --mode quote the volume, with --mode depth the best bid and ask, each as price and quantity. What is not known
-  is a `-`. Refused symbols, lost connections and errors go to stderr. Colours stay away when NO_COLOR is set.
+  On a terminal a table that is drawn in place; otherwise a line for each tick: time (UTC),
+  symbol, price, change and change in percent (since the close that the tick names, or else
+  since the first price seen), and with --mode quote the volume, with --mode depth the best bid
+  and ask, each as price and quantity. What is not known is a `-`. Refused symbols, lost
+  connections and errors go to stderr. Colours stay away when NO_COLOR is set.
 
 Exit codes:
   0  ended by --count, --for, SIGINT, SIGTERM or its reader
-  1  the gateway cannot be reached, refuses the key or all symbols; --for was over before --count; or the output
-     could not be written
+  1  the gateway cannot be reached, or refuses the key or all symbols; --for was over before
+     --count; or the output could not be written
   2  the command line makes no sense
 
 Examples:
@@ -31,7 +32,7 @@ pub(crate) struct Watch {
     #[arg(value_name = "EXCHANGE:SYMBOL", required = true)]
     pub(crate) symbols: Vec<String>,
 
-    /// Where the gateway is: ws:// or wss://, a host, and a port [default port: 80; 443 for wss]
+    /// Where the gateway is: ws:// or wss://, a host and perhaps a port
     #[arg(short, long, value_name = "URL", default_value = "ws://127.0.0.1:8765")]
     pub(crate) url: String,
 
