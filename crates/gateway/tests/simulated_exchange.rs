@@ -129,6 +129,19 @@ async fn symbols_that_are_not_listed_are_refused_with_a_reason_and_the_others_ar
 }
 
 #[tokio::test]
+async fn a_feed_that_believes_in_a_higher_limit_is_told_the_real_one() {
+    let exchange = Exchange::start(Options::default().max_topics_per_connection(5)).await.unwrap();
+    let feed = builder(&exchange).max_topics_per_connection(10).build().unwrap();
+    let names = names(8);
+    let subscribing = names.iter().map(|instrument| feed.subscribe(topic(instrument, Mode::Ltp)));
+    let outcomes = soon("subscribing", join_all(subscribing)).await;
+    let refused: Vec<String> = outcomes.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+    assert_eq!(refused.len(), 3);
+    assert!(refused.iter().all(|error| error.contains("carries 5 symbols, and no more are allowed")), "{refused:?}");
+    assert_eq!((topics(&exchange.snapshot()), exchange.snapshot().over_capacity), (vec![5], 3));
+}
+
+#[tokio::test]
 async fn a_higher_mode_is_streamed_in_place_of_a_lower_one_with_as_much_depth_as_is_asked_for() {
     let exchange = Exchange::start(Options::default().rate(500.0)).await.unwrap();
     let feed = builder(&exchange).linger(Duration::ZERO).build().unwrap();
