@@ -1,8 +1,16 @@
 //! What can be typed. What it means is none of this file's business.
 
+mod exchange;
+mod gateway;
+mod key;
 mod ledger;
+mod watch;
 
+pub(crate) use exchange::Exchange;
+pub(crate) use gateway::Gateway;
+pub(crate) use key::{Key, KeyVerb, NewKey};
 pub(crate) use ledger::{Ledger, LedgerName, Question};
+pub(crate) use watch::{ModeName, Watch};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -26,6 +34,10 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     Resolve(Resolve),
     Ledger(Ledger),
+    Gateway(Gateway),
+    Watch(Watch),
+    Key(Key),
+    Exchange(Exchange),
     /// Print the completions of a shell, to be sourced by it
     #[command(after_help = "\
 Examples:

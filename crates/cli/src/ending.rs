@@ -1,6 +1,6 @@
 //! What ends a command that would go on: a signal, or a reader of its output that has left.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
@@ -21,6 +21,11 @@ impl Ending {
         Ok(Ending { interrupt, terminate, stdout })
     }
 
+    /// SIGINT and SIGTERM alone: whoever serves others is not ended by a reader of its words who has left.
+    pub(crate) fn signals() -> io::Result<Ending> {
+        Ok(Ending { stdout: None, ..Ending::watch()? })
+    }
+
     /// Waits for one of them. Cancelling it loses none.
     pub(crate) async fn comes(&mut self) {
         tokio::select! {
@@ -28,6 +33,26 @@ impl Ending {
             _ = self.terminate.recv() => {}
             () = left(self.stdout.as_ref()) => {}
         }
+    }
+}
+
+/// SIGHUP: what was read is to be read again.
+pub(crate) struct HangUps {
+    signal: Signal,
+    on_terminal: bool,
+}
+
+impl HangUps {
+    pub(crate) fn watch() -> io::Result<HangUps> {
+        Ok(HangUps { signal: signal(SignalKind::hangup())?, on_terminal: io::stdout().is_terminal() })
+    }
+
+    /// Waits for one; whether it was because the terminal is gone, and with it whoever started this. Cancelling it loses none.
+    pub(crate) async fn comes(&mut self) -> bool {
+        if self.signal.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        self.on_terminal && !io::stdout().is_terminal()
     }
 }
 

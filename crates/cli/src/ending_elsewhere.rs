@@ -10,10 +10,27 @@ impl Ending {
         Ok(Ending)
     }
 
+    pub(crate) fn signals() -> io::Result<Ending> {
+        Ok(Ending)
+    }
+
     /// Waits for it. Cancelling it loses none.
     pub(crate) async fn comes(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }
+    }
+}
+
+/// There are none.
+pub(crate) struct HangUps;
+
+impl HangUps {
+    pub(crate) fn watch() -> io::Result<HangUps> {
+        Ok(HangUps)
+    }
+
+    pub(crate) async fn comes(&mut self) -> bool {
+        std::future::pending().await
     }
 }

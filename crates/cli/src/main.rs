@@ -1,22 +1,32 @@
 //! The `carom` program. What was typed is read in [`args`], what it means is decided by the command it names.
 
 mod args;
+mod config;
 mod documents;
 #[cfg(unix)]
 mod ending;
 #[cfg(not(unix))]
 #[path = "ending_elsewhere.rs"]
 mod ending;
+mod exchange;
 mod failure;
+mod files;
+mod gateway;
+mod key;
 mod ledger;
 mod log;
+mod orders;
 mod output;
 mod resolve;
+mod secret;
+mod terminal;
 mod timestamp;
+mod watch;
 
 use args::{Args, Command};
 use clap::Parser;
 use failure::Failure;
+use std::io;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 
@@ -33,6 +43,10 @@ fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Command::Resolve(args) => resolve::run(args),
         Command::Ledger(args) => ledger::run(args),
+        Command::Gateway(args) => gateway::run(args),
+        Command::Exchange(args) => exchange::run(args),
+        Command::Watch(args) => watch::run(args),
+        Command::Key(args) => key::run(args),
         Command::Completions { shell } => documents::completions(shell),
         Command::Man { command } => documents::man(&command),
     }
@@ -40,6 +54,9 @@ fn run(args: Args) -> Result<(), Failure> {
 
 /// What commands run on that talk to others.
 fn runtime() -> Result<Runtime, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::Unavailable(format!("cannot start: {error}")))
+    Builder::new_current_thread().enable_all().build().map_err(cannot_start)
+}
+
+fn cannot_start(error: io::Error) -> Failure {
+    Failure::Unavailable(format!("cannot start: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Backends as lines on stdout, for people or for programs.
+//! What goes to stdout: backends as lines, for people or for programs, and what others say made harmless.
 
 use crate::timestamp::Timestamp;
 use carom::Backend;
@@ -131,4 +131,20 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// What others say, which could be anything, without what a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_instead() {
+        assert_eq!(printable("no\u{1b}[2J \"way\"\n"), "no\\u{1b}[2J \"way\"\\n");
+    }
 }

@@ -14,6 +14,11 @@ impl Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp { milliseconds: since.as_millis() as u64 }
     }
+
+    /// So long after 1970 began.
+    pub(crate) fn from_milliseconds(milliseconds: u64) -> Timestamp {
+        Timestamp { milliseconds }
+    }
 }
 
 impl fmt::Display for Timestamp {

@@ -1,9 +1,9 @@
 //! What a pool says, as text or JSON.
 
 use super::status::Status;
-use super::trouble::printable;
 use crate::args::LedgerName;
 use crate::failure::Failure;
+use crate::output::printable;
 use carom_indy::Reply;
 use carom_indy::ledger::merkle::Head;
 use serde_json::{Value, json};

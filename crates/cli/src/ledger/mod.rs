@@ -8,6 +8,7 @@ mod trouble;
 
 use crate::args;
 use crate::failure::Failure;
+use crate::files;
 use answer::Layout;
 use carom_indy::{Pool, PoolError};
 use progress::Bar;
@@ -51,7 +52,7 @@ async fn open(request: &Request) -> Result<Pool, Failure> {
         bar.clear();
     }
     opened.map_err(|error| match error {
-        PoolError::Genesis(error) => Failure::Input(request::of_no_use(&request.genesis_file, error)),
+        PoolError::Genesis(error) => Failure::Input(files::of_no_use(&request.genesis_file, error)),
         error => trouble::of_pool(error),
     })
 }

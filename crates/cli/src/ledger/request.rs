@@ -3,12 +3,11 @@
 use super::Layout;
 use crate::args::{self, LedgerName};
 use crate::failure::Failure;
+use crate::files;
 use carom_indy::message::{LONGEST_MESSAGE, PROTOCOL_VERSION};
 use carom_indy::{Request as Asked, SubmitError};
 use serde_json::json;
-use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -52,7 +51,7 @@ impl Request {
             }
             args::Question::Submit { file } => Question::Submit(submitted(&file)?),
         };
-        let genesis = read(&genesis_file, LONGEST_GENESIS)?;
+        let genesis = files::read(&genesis_file, LONGEST_GENESIS)?;
         let layout = match (json, io::stdout().is_terminal()) {
             (true, _) => Layout::Json,
             (false, true) => Layout::People,
@@ -84,31 +83,6 @@ fn number_of(ledger: LedgerName) -> u64 {
 /// The request in a file. Whatever surrounds it is left out.
 fn submitted(file: &Path) -> Result<Asked, Failure> {
     // Enough to tell that it is too long.
-    let text = read(file, LONGEST_MESSAGE as u64 * 2)?;
-    Asked::parse(text.trim()).map_err(|error| Failure::Input(of_no_use(file, error)))
-}
-
-/// The text of a file, or of stdin.
-fn read(file: &Path, limit: u64) -> Result<String, Failure> {
-    let failed = |problem: &dyn Display| Failure::Input(of_no_use(file, problem));
-    let mut bytes = Vec::new();
-    let read = if file == Path::new("-") {
-        io::stdin().lock().take(limit + 1).read_to_end(&mut bytes)
-    } else {
-        File::open(file).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| failed(&format_args!("cannot be read: {error}")))?;
-    if bytes.len() as u64 > limit {
-        return Err(failed(&format_args!("longer than {limit} bytes")));
-    }
-    let text = String::from_utf8(bytes).map_err(|error| failed(&format_args!("not a text: {error}")))?;
-    // Some editors begin a file with a mark that is no JSON.
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
-}
-
-/// What is wrong with a file.
-pub(super) fn of_no_use(file: &Path, problem: impl Display) -> String {
-    let name = file.display().to_string();
-    let name = if name == "-" { "stdin".to_owned() } else { format!("`{}`", name.escape_debug()) };
-    format!("{name}: {problem}")
+    let text = files::read(file, LONGEST_MESSAGE as u64 * 2)?;
+    Asked::parse(text.trim()).map_err(|error| Failure::Input(files::of_no_use(file, error)))
 }

@@ -1,7 +1,8 @@
 //! How far the pool ledger goes, who the nodes are, and what each says of it.
 
-use super::trouble::{of_request, printable};
+use super::trouble::of_request;
 use crate::failure::Failure;
+use crate::output::printable;
 use carom_indy::Pool;
 use carom_indy::catch_up::tolerated;
 use carom_indy::ledger::merkle::Head;

@@ -1,6 +1,7 @@
 //! Trouble with a pool, for people: what failed, and a line for each node that was asked.
 
 use crate::failure::{Failure, with_causes};
+use crate::output::printable;
 use carom::window::{Account, Told};
 use carom_indy::message::Message;
 use carom_indy::{PoolError, SubmitError};
@@ -32,12 +33,6 @@ pub(super) fn of_request(error: SubmitError) -> Failure {
     }
 }
 
-/// What nodes say, which could be anything, without what a terminal would obey.
-pub(super) fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
-    text.chars().map(shown).collect()
-}
-
 fn told(error: &dyn Error, accounts: &[Account<Message>]) -> Failure {
     if accounts.is_empty() {
         return Failure::Unavailable(printable(&with_causes(error)));
@@ -65,15 +60,5 @@ fn said(answer: &Message, told: &Told<Message>) -> String {
         | Message::Reply { .. }
         | Message::Transactions(_)
         | Message::Other => told.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_shown_instead() {
-        assert_eq!(printable("no\u{1b}[2J \"way\"\n"), "no\\u{1b}[2J \"way\"\\n");
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a run came to.
+#[allow(dead_code)]
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -55,8 +56,11 @@ pub(crate) struct Running {
 #[allow(dead_code)]
 impl Running {
     pub(crate) fn start<T: AsRef<OsStr>>(args: impl IntoIterator<Item = T>) -> Running {
-        let mut child =
-            command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        Running::of(command(args))
+    }
+
+    pub(crate) fn of(mut command: Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         Running { child, stdout, stderr }
@@ -78,6 +82,12 @@ impl Running {
         }
     }
 
+    /// Sends it a signal.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().await.unwrap().success());
+    }
+
     /// Its reader leaves; returns what it exits with.
     pub(crate) async fn left(mut self) -> Option<i32> {
         drop(self.stdout);
@@ -86,8 +96,7 @@ impl Running {
 
     /// Sends it a signal and returns what it exits with, and all that was left to read.
     pub(crate) async fn end(mut self, signal: &str) -> Ran {
-        let id = self.child.id().expect("it runs").to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().await.unwrap().success());
+        self.signal(signal).await;
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let ended = async {
             while let Some(line) = self.stdout.next_line().await.unwrap() {

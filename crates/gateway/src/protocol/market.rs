@@ -1,10 +1,31 @@
-//! Market data: a tick as a broker's adapter gave it, and the message that clients get of it.
+//! Market data: a tick as a broker's adapter gave it, and the messages that clients get of it.
+//!
+//! What the broker says is passed on as it is written, down to the digits of its numbers. Two things are added. Brokers disagree on
+//! the names of two fields, and clients on which of them they read: where one is there, the other is there with the same value.
+//! And whoever asked for quotes finds every field of a quote, `null` where nobody knows it.
+//!
+//! ```
+//! use carom_core::feed::{Instrument, Mode};
+//! use carom_gateway::protocol::market::Market;
+//!
+//! let tick = Market::read(br#"{"ltp":812.50,"average_price":811.9}"#).unwrap();
+//! let message = tick.message(&Instrument::new("NSE", "SBIN"), Mode::Ltp, "zerodha", false);
+//! assert_eq!(
+//!     message,
+//!     r#"{"type":"market_data","symbol":"SBIN","exchange":"NSE","mode":1,"#.to_owned()
+//!         + r#""data":{"ltp":812.50,"average_price":811.9,"avg_trade_price":811.9},"broker":"zerodha"}"#
+//! );
+//! ```
 
 use super::json::quote;
 use carom_core::feed::{Instrument, Mode};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
 
-/// A payload that is no JSON: it cannot be sent to anybody.
+/// A payload that cannot be sent to anybody.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
     /// Its bytes are no text.
@@ -18,34 +39,234 @@ pub enum PayloadError {
 /// A payload that was read: once for each tick, however many messages are made of it.
 #[derive(Clone, Debug)]
 pub struct Market<'a> {
+    /// JSON, without blanks around it.
     text: Cow<'a, str>,
+    /// What is in it, if it is an object.
+    found: Option<Found>,
 }
 
 impl<'a> Market<'a> {
-    /// Reads it.
+    /// Reads it. `NaN` and `Infinity`, which Python writes although they are no JSON, become `null`.
     ///
     /// # Errors
-    /// If it is no JSON.
+    /// If it is no JSON otherwise.
     pub fn read(payload: &'a [u8]) -> Result<Market<'a>, PayloadError> {
-        let text = std::str::from_utf8(payload)?;
-        serde_json::from_str::<serde::de::IgnoredAny>(text)?;
-        Ok(Market { text: text.into() })
+        let text = std::str::from_utf8(payload)?.trim_ascii();
+        match look(text) {
+            Ok(found) => Ok(Market { text: Cow::Borrowed(text), found }),
+            Err(error) => {
+                let text = finite(text).ok_or(error)?;
+                let found = look(&text)?;
+                Ok(Market { text: Cow::Owned(text), found })
+            }
+        }
     }
 
     /// The message for those who have the instrument at this mode. A snapshot is the last known tick, sent on subscribing.
     pub fn message(&self, instrument: &Instrument, mode: Mode, broker: &str, snapshot: bool) -> String {
-        let mut out = String::with_capacity(self.text.len() + 512);
+        const AROUND: usize = 120;
+        const ADDED: usize = 240;
+        let added = if mode == Mode::Quote { ADDED } else { 0 };
+        let names = instrument.symbol().len() + instrument.exchange().len() + broker.len();
+        let mut out = String::with_capacity(self.text.len() + names + AROUND + added);
         out.push_str(r#"{"type":"market_data","symbol":"#);
         quote(&mut out, instrument.symbol());
         out.push_str(r#","exchange":"#);
         quote(&mut out, instrument.exchange());
-        out.push_str(r#","mode":"#);
-        out.push(char::from(b'0' + mode.number()));
-        out.push_str(r#","data":"#);
-        out.push_str(&self.text);
+        out.push_str(match mode {
+            Mode::Ltp => r#","mode":1,"data":"#,
+            Mode::Quote => r#","mode":2,"data":"#,
+            Mode::Depth => r#","mode":3,"data":"#,
+        });
+        match &self.found {
+            Some(found) => found.write(&self.text, mode, &mut out),
+            None => out.push_str(&self.text),
+        }
         out.push_str(r#","broker":"#);
         quote(&mut out, broker);
         out.push_str(if snapshot { r#","snapshot":true}"# } else { "}" });
         out
     }
+}
+
+/// A field that quotes have.
+#[derive(Clone, Copy, serde::Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum Field {
+    Open,
+    High,
+    Low,
+    Close,
+    Ltp,
+    Volume,
+    LastTradeQuantity,
+    LastQuantity,
+    AvgTradePrice,
+    AveragePrice,
+    Change,
+    ChangePercent,
+    Timestamp,
+    #[serde(other)]
+    Other,
+}
+
+/// The names of the fields, each where its `Field` stands.
+const QUOTE: [&str; 13] = [
+    "open",
+    "high",
+    "low",
+    "close",
+    "ltp",
+    "volume",
+    "last_trade_quantity",
+    "last_quantity",
+    "avg_trade_price",
+    "average_price",
+    "change",
+    "change_percent",
+    "timestamp",
+];
+
+/// Fields that are the same under two names.
+const PAIRS: [[Field; 2]; 2] =
+    [[Field::LastTradeQuantity, Field::LastQuantity], [Field::AvgTradePrice, Field::AveragePrice]];
+
+/// What is in an object.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    /// Nothing at all.
+    bare: bool,
+    /// A bit for each field of a quote that is there.
+    fields: u16,
+    /// Where the values of [`PAIRS`] are.
+    pairs: [[Option<Range<usize>>; 2]; 2],
+}
+
+impl Found {
+    /// Writes the object, with what it lacks.
+    fn write(&self, text: &str, mode: Mode, out: &mut String) {
+        let body = text.len() - 1;
+        self.mended(&text[..body], out);
+        let mut bare = self.bare;
+        let mut add = |field: usize, value: &str| {
+            out.push_str(if bare { "\"" } else { ",\"" });
+            out.push_str(QUOTE[field]);
+            out.push_str("\":");
+            out.push_str(value);
+            bare = false;
+        };
+        let mut there = self.fields;
+        for (names, values) in PAIRS.iter().zip(&self.pairs) {
+            for (here, other) in [(0, 1), (1, 0)] {
+                if let (None, Some(value)) = (&values[here], &values[other]) {
+                    add(names[here] as usize, &text[value.clone()]);
+                    there |= 1 << names[here] as usize;
+                }
+            }
+        }
+        if mode == Mode::Quote {
+            for field in (0..QUOTE.len()).filter(|field| there & (1 << field) == 0) {
+                add(field, "null");
+            }
+        }
+        out.push('}');
+    }
+
+    /// Writes what is there; of two names for the same that is `null` under one of them, both with the value.
+    fn mended(&self, text: &str, out: &mut String) {
+        let mut mends = self.pairs.iter().filter_map(|values| {
+            let [Some(one), Some(other)] = values else { return None };
+            match (&text[one.clone()], &text[other.clone()]) {
+                ("null", "null") => None,
+                ("null", value) => Some((one, value)),
+                (value, "null") => Some((other, value)),
+                _ => None,
+            }
+        });
+        let mut mends = [mends.next(), mends.next()];
+        mends.sort_by_key(|mend| mend.as_ref().map(|(at, _)| at.start));
+        let mut from = 0;
+        for (at, value) in mends.into_iter().flatten() {
+            out.push_str(&text[from..at.start]);
+            out.push_str(value);
+            from = at.end;
+        }
+        out.push_str(&text[from..]);
+    }
+}
+
+/// What is in this JSON, if it is an object.
+fn look(text: &str) -> Result<Option<Found>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let found = if text.starts_with('{') {
+        Some(deserializer.deserialize_map(Look { start: text.as_ptr().addr() })?)
+    } else {
+        serde::Deserialize::deserialize(&mut deserializer).map(|IgnoredAny| None)?
+    };
+    deserializer.end()?;
+    Ok(found)
+}
+
+/// Looks into an object whose text starts at this address.
+struct Look {
+    start: usize,
+}
+
+impl<'de> Visitor<'de> for Look {
+    type Value = Found;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
+        let mut found = Found { bare: true, ..Found::default() };
+        while let Some(field) = map.next_key::<Field>()? {
+            found.bare = false;
+            found.fields |= 1 << field as u16;
+            let place = match field {
+                Field::LastTradeQuantity => &mut found.pairs[0][0],
+                Field::LastQuantity => &mut found.pairs[0][1],
+                Field::AvgTradePrice => &mut found.pairs[1][0],
+                Field::AveragePrice => &mut found.pairs[1][1],
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            let value = map.next_value::<&RawValue>()?.get();
+            let start = value.as_ptr().addr() - self.start;
+            *place = Some(start..start + value.len());
+        }
+        Ok(found)
+    }
+}
+
+/// The text with `null` for `NaN`, `Infinity` and `-Infinity`; none if there are none of these outside of strings.
+fn finite(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut from = 0;
+    let mut at = 0;
+    let mut quoted = false;
+    while let Some(byte) = text.as_bytes().get(at) {
+        let unheard = ["NaN", "Infinity", "-Infinity"]
+            .into_iter()
+            .find(|word| text.as_bytes()[at..].starts_with(word.as_bytes()));
+        match (quoted, byte, unheard) {
+            (true, b'\\', _) => at += 2,
+            (_, b'"', _) => {
+                quoted = !quoted;
+                at += 1;
+            }
+            (false, _, Some(word)) => {
+                out.push_str(&text[from..at]);
+                out.push_str("null");
+                at += word.len();
+                from = at;
+            }
+            _ => at += 1,
+        }
+    }
+    out.push_str(&text[from..]);
+    (from > 0).then_some(out)
 }

@@ -16,13 +16,10 @@ use serde_json::value::RawValue;
 /// What to answer instead, if it is not a request or not one that can be served.
 pub fn parse(message: &[u8]) -> Result<Request, Refusal> {
     let fields = Fields::read(message)?;
-    let asked = [fields.action, fields.kind].into_iter().flatten();
-    let Some(verb) = asked.clone().find(|verb| !empty(verb)).or(asked.last()) else {
-        return Err(invalid_action("None"));
-    };
-    let Some(verb) = string(verb) else {
-        return Err(invalid_action(if verb.get() == "null" { "None" } else { verb.get() }));
-    };
+    let verb = fields.action.filter(|verb| !empty(verb)).or(fields.kind).filter(|verb| verb.get() != "null");
+    // Clients know this refusal as Python words it.
+    let verb = verb.ok_or_else(|| invalid_action("None"))?;
+    let verb = string(verb).ok_or_else(|| invalid_action(verb.get()))?;
     match verb.as_ref() {
         "authenticate" | "auth" => Ok(Request::Authenticate { key: key(&fields) }),
         "ping" => {
@@ -49,7 +46,7 @@ fn of_a_user(verb: &str, fields: &Fields<'_>) -> Result<Option<Request>, Refusal
 }
 
 fn subscribe(fields: &Fields<'_>, echo: Option<Echo>) -> Result<Request, Refusal> {
-    let mode = mode(fields.mode)?.unwrap_or(Mode::Quote);
+    let mode = fields.mode.map(mode).transpose()?.unwrap_or(Mode::Quote);
     let mut entries = Vec::new();
     match Entries::of(fields)? {
         Entries::One(named) => entries.push(named),
@@ -61,13 +58,13 @@ fn subscribe(fields: &Fields<'_>, echo: Option<Echo>) -> Result<Request, Refusal
 /// A mode is an entry's own, or the request's. OpenAlgo takes Quote where an entry of a list has none, so that whatever else the
 /// client has of it stays.
 fn unsubscribe(fields: &Fields<'_>, echo: Option<Echo>) -> Result<Request, Refusal> {
-    let shared = mode(fields.mode)?;
+    let shared = fields.mode.map(mode).transpose()?;
     let mut entries = Vec::new();
     match Entries::of(fields)? {
         Entries::One(named) => entries.push(leave(named, Ok(shared.or(Some(Mode::Quote))))),
         Entries::Many(list) => list.each(|named, own| {
-            let own = own.map(|own| mode(Some(own)));
-            entries.push(leave(named, own.unwrap_or(Ok(shared))));
+            let own = own.map(mode).transpose();
+            entries.push(leave(named, own.map(|own| own.or(shared))));
         })?,
     }
     Ok(Request::Unsubscribe { entries, echo })
@@ -91,19 +88,17 @@ fn key(fields: &Fields<'_>) -> Option<ApiKey> {
 }
 
 /// 1, 2 or 3 written as just that, or a label with blanks around it.
-fn mode(given: Option<&RawValue>) -> Result<Option<Mode>, Refusal> {
-    let Some(raw) = given else { return Ok(None) };
-    let mode = match raw.get() {
+fn mode(given: &RawValue) -> Result<Mode, Refusal> {
+    let mode = match given.get() {
         "1" => Some(Mode::Ltp),
         "2" => Some(Mode::Quote),
         "3" => Some(Mode::Depth),
-        _ => string(raw).and_then(|text| from_label(text.trim())),
+        _ => string(given).and_then(|text| from_label(text.trim())),
     };
-    let invalid = || {
-        let message = format!("Invalid mode: {}. Use 1 or LTP, 2 or Quote, 3 or Depth", cut(raw.get(), 64));
+    mode.ok_or_else(|| {
+        let message = format!("Invalid mode: {}. Use 1 or LTP, 2 or Quote, 3 or Depth", cut(given.get(), 64));
         Refusal::new(Code::InvalidMode, message)
-    };
-    mode.ok_or_else(invalid).map(Some)
+    })
 }
 
 /// What is no positive integer counts as not said: the reply tells how many levels it is.

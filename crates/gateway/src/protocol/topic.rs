@@ -9,6 +9,7 @@
 //! assert_eq!(topic::name("NSE_INDEX", "NIFTY", Mode::Ltp).as_deref(), Some("NSE_INDEX_NIFTY_LTP"));
 //! ```
 
+use super::from_label;
 use carom_core::feed::Mode;
 
 /// Exchanges whose names have an underscore in them.
@@ -46,7 +47,7 @@ pub fn parse(topic: &str) -> Option<BusTopic<'_>> {
         return Some(BusTopic::Ignored);
     }
     let (instrument, mode) = topic.rsplit_once('_')?;
-    let mode = Mode::ALL.into_iter().find(|known| known.to_string().eq_ignore_ascii_case(mode))?;
+    let mode = from_label(mode)?;
     let (exchange, symbol) = split(instrument)?;
     (!exchange.is_empty() && !symbol.is_empty()).then_some(BusTopic::Tick { exchange, symbol, mode })
 }

@@ -1,0 +1,81 @@
+//! What can be typed after `carom gateway`.
+
+use crate::config::address;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Serve market data to OpenAlgo's clients, from a few connections to each broker
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Config:
+  [gateway]                          # all of it may be left out; files are found from this one
+  listen = \"127.0.0.1:8765\"
+  bus = \"memory\"
+  keys = \"keys.toml\"                 # of `carom key new --file keys.toml`; or [[key]] here
+  tls_certificate = \"chain.pem\"      # and tls_key: both or none
+  tls_key = \"key.pem\"
+  snapshot = true                    # send the last known tick on subscribe
+  ltp_throttle = 0                   # or \"50ms\": at most one price per symbol in that time
+  slow_after = \"30s\"                 # for clients that do not read
+  auth_grace = \"15s\"                 # for clients that do not say who they are
+  ping_interval = \"20s\"
+  ping_timeout = \"20s\"
+  stop_timeout = \"10s\"               # for goodbyes, when it is stopped
+
+  [gateway.limits]
+  message_size = 1048576
+  topics_per_client = 5000
+  clients_per_address = 1000
+  clients = 10000
+  subscribe_rate = 1000              # topics per second and client
+  subscribe_burst = 10000
+
+  [[feed]]                           # one for each user and broker; without any, this one:
+  broker = \"simulated\"
+  user = \"demo\"
+  symbols = 3000                     # of an exchange that is started along with the gateway
+  rate = 1000
+  seed = 1
+  max_topics_per_connection = 1000
+  max_connections = 3
+  linger = \"5s\"                      # what nobody wants any more stays that long
+  stall_after = \"90s\"                # a connection that says nothing is dead
+
+  [[feed]]
+  broker = \"simulated\"
+  user = \"asha\"
+  url = \"ws://127.0.0.1:7001\"        # a `carom exchange` that runs
+  credential_file = \"token\"          # or credential = \"TEXT\",
+                                     # or credential_command = [\"PROGRAM\", \"ARGUMENT\"]
+
+  Below the config file are the variables WEBSOCKET_HOST, WEBSOCKET_PORT,
+  MAX_SYMBOLS_PER_WEBSOCKET and MAX_WEBSOCKET_CONNECTIONS, and below these the same names in a
+  file .env in the working directory.
+
+Output:
+  What is served and where, the key if one was made for this run, and what to try. Milestones
+  go to stderr with CAROM_LOG=info. SIGHUP reads the keys again; SIGINT and SIGTERM end it, after
+  clients and upstreams were told.
+
+Exit codes:
+  0  it was stopped
+  1  it cannot listen there, or something else that it needs is not to be had
+  2  the command line or the config makes no sense
+
+Examples:
+  carom gateway                                    a simulated exchange, a key, and what to try
+  carom gateway --keys keys.toml --listen 0.0.0.0:8765
+  carom gateway -c carom.toml")]
+pub(crate) struct Gateway {
+    /// The config file [default: none; what can be in it is below]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where clients connect to; port 0 is one that the system chooses [default: 127.0.0.1:8765]
+    #[arg(short, long, value_name = "IP:PORT", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// The file with the keys of clients [default: a key is made for this run and shown once]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
+}

@@ -1,0 +1,130 @@
+//! The environment, with OpenAlgo's names: its variables, and below them those in `.env`.
+
+use super::dotenv;
+use super::feed::{MOST_CONNECTIONS, MOST_TOPICS};
+use super::layered::{Layered, host};
+use crate::failure::Failure;
+use crate::files::of_no_use;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+
+/// Beside which the program was started.
+const FILE: &str = ".env";
+const HOST: &str = "WEBSOCKET_HOST";
+const PORT: &str = "WEBSOCKET_PORT";
+const TOPICS: &str = "MAX_SYMBOLS_PER_WEBSOCKET";
+const CONNECTIONS: &str = "MAX_WEBSOCKET_CONNECTIONS";
+/// What is read, and nothing else is.
+const NAMES: [&str; 4] = [HOST, PORT, TOPICS, CONNECTIONS];
+
+/// What the environment says, as far as anybody asks. A variable that is empty says nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    pub(crate) host: Option<Layered<std::net::IpAddr>>,
+    pub(crate) port: Option<Layered<u16>>,
+    pub(crate) max_topics_per_connection: Option<Layered<usize>>,
+    pub(crate) max_connections: Option<Layered<usize>>,
+}
+
+impl Environment {
+    /// This process's, and the `.env` in its folder.
+    pub(crate) fn read() -> Result<Environment, Failure> {
+        let file = Path::new(FILE);
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            // Python keeps folders of that name.
+            Err(_) if file.is_dir() => String::new(),
+            Err(error) => return Err(Failure::Input(of_no_use(file, format_args!("cannot be read: {error}")))),
+        };
+        Environment::new(&text, |name| std::env::var_os(name)).map_err(Failure::Input)
+    }
+
+    fn new(text: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
+        let written = dotenv::parse(text).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
+        let mut set: HashMap<&str, Layered<String>> = HashMap::new();
+        for name in NAMES {
+            // Of several lines the last one counts, as it does for a shell.
+            if let Some((_, value, line)) = written.iter().rfind(|(written, ..)| written == name) {
+                set.insert(name, Layered::new(value.clone(), format_args!("{FILE}:{line}: {name}")));
+            }
+            if let Some(value) = variable(name) {
+                let value = value.into_string().map_err(|_| format!("the variable {name} is not UTF-8"))?;
+                set.insert(name, Layered::new(value, format_args!("the variable {name}")));
+            }
+        }
+        set.retain(|_, set| !set.value.trim().is_empty());
+        Ok(Environment {
+            host: take(&mut set, HOST, "an IP address or localhost", host)?,
+            port: take(&mut set, PORT, "a port from 0 to 65535", parsed)?,
+            max_topics_per_connection: count(&mut set, TOPICS, MOST_TOPICS)?,
+            max_connections: count(&mut set, CONNECTIONS, MOST_CONNECTIONS)?,
+        })
+    }
+}
+
+fn take<T>(
+    set: &mut HashMap<&str, Layered<String>>,
+    name: &str,
+    accepted: impl Display,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<Layered<T>>, String> {
+    let Some(Layered { value, origin }) = set.remove(name) else { return Ok(None) };
+    match read(value.trim()) {
+        Some(value) => Ok(Some(Layered { value, origin })),
+        None => Err(format!("{origin}: `{}` makes no sense; accepted: {accepted}", value.escape_debug())),
+    }
+}
+
+fn parsed<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+fn count(set: &mut HashMap<&str, Layered<String>>, name: &str, most: usize) -> Result<Option<Layered<usize>>, String> {
+    let within = |text: &str| parsed(text).filter(|count| (1..=most).contains(count));
+    take(set, name, format_args!("a number from 1 to {most}"), within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, variables: &[(&str, &str)]) -> Result<Environment, String> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into());
+        Environment::new(text, find)
+    }
+
+    #[test]
+    fn variables_go_over_the_file_and_what_is_empty_says_nothing() {
+        let text =
+            "WEBSOCKET_PORT='1'\nWEBSOCKET_HOST = 'localhost'\nMAX_SYMBOLS_PER_WEBSOCKET=5\nWEBSOCKET_PORT=2\nX=1";
+        let environment = read(text, &[(TOPICS, "7"), (CONNECTIONS, ""), ("X", "y")]).unwrap();
+        assert_eq!(environment.port, Some(Layered::new(2, ".env:4: WEBSOCKET_PORT")));
+        assert_eq!(environment.host, Some(Layered::new([127, 0, 0, 1].into(), ".env:2: WEBSOCKET_HOST")));
+        let topics = environment.max_topics_per_connection;
+        assert_eq!(topics, Some(Layered::new(7, "the variable MAX_SYMBOLS_PER_WEBSOCKET")));
+        assert_eq!(environment.max_connections, None);
+    }
+
+    #[test]
+    fn nonsense_is_named_with_where_it_is() {
+        for (text, variables, problem) in [
+            ("A=1\nWEBSOCKET_PORT=http\n", &[][..], ".env:2: WEBSOCKET_PORT: `http` makes no sense; accepted: a port"),
+            ("WEBSOCKET_HOST=gateway", &[], ".env:1: WEBSOCKET_HOST: `gateway` makes no sense"),
+            (
+                "",
+                &[(CONNECTIONS, "0")],
+                "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: a number",
+            ),
+            ("", &[(TOPICS, "-1")], "the variable MAX_SYMBOLS_PER_WEBSOCKET: `-1` makes no sense"),
+            ("A=1\noops\n", &[], ".env:2: there is no = after the name"),
+        ] {
+            let error = read(text, variables).unwrap_err();
+            assert!(error.starts_with(problem), "{error}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a command line for `carom gateway` means, with the config and the environment below it.
+
+use crate::args;
+use crate::config::{Config, Environment, KeysAt, Layered};
+use crate::failure::{Failure, say, with_causes};
+use carom_gateway::keys::{Identity, Keys, KeysError, NewKey};
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) config: Config,
+    pub(super) keys: Keys,
+    /// Keys that were made for this run, to be shown once.
+    pub(super) made: Vec<(Identity, NewKey)>,
+}
+
+impl Request {
+    pub(super) fn new(args: args::Gateway) -> Result<Request, Failure> {
+        let args::Gateway { config: file, listen, keys } = args;
+        let environment = Environment::read()?;
+        let mut config = Config::read(file.as_deref(), &environment)?;
+        if let Some(listen) = listen {
+            config.gateway.listen = Layered::new(listen, "--listen");
+        }
+        if let Some(keys) = keys {
+            config.gateway.keys = Some(Layered::new(KeysAt::File(keys), "--keys"));
+        }
+        let feeds: Vec<_> = config.feeds.iter().map(|feed| Identity::new(&*feed.broker, &*feed.user)).collect();
+        let (keys, made) = match &config.gateway.keys {
+            Some(at) => (read(at)?, Vec::new()),
+            None => make(&feeds)?,
+        };
+        warn(&keys, &feeds);
+        Ok(Request { config, keys, made })
+    }
+}
+
+fn read(at: &Layered<KeysAt>) -> Result<Keys, Failure> {
+    let keys = match &at.value {
+        KeysAt::File(file) => Keys::from_file(file),
+        KeysAt::Config(file) => Keys::from_config(file),
+    };
+    keys.map_err(|error| match &error {
+        KeysError::Unreadable { .. } => Failure::Input(format!("{}: {}", at.origin, with_causes(&error))),
+        _ => Failure::Input(with_causes(&error)),
+    })
+}
+
+/// A key for everybody who has a feed.
+fn make(feeds: &[Identity]) -> Result<(Keys, Vec<(Identity, NewKey)>), Failure> {
+    let made: Result<Vec<_>, KeysError> =
+        feeds.iter().map(|identity| Ok((identity.clone(), NewKey::generate()?))).collect();
+    let made = made.map_err(|error| Failure::Unavailable(with_causes(&error)))?;
+    let keys = Keys::in_memory(made.iter().map(|(identity, key)| (identity.clone(), key.sha256())));
+    Ok((keys, made))
+}
+
+/// Those who have a key and no feed are served nothing, and a feed nobody has a key for serves nobody. Either may be meant.
+fn warn(keys: &Keys, feeds: &[Identity]) {
+    let known = keys.identities();
+    for Identity { broker, user } in known.iter().filter(|known| !feeds.contains(known)) {
+        say(format_args!("warning: there is a key for {user} at {broker}, and no feed"));
+    }
+    for Identity { broker, user } in feeds.iter().filter(|feed| !known.contains(feed)) {
+        say(format_args!("warning: there is a feed of {user} at {broker}, and no key"));
+    }
+}

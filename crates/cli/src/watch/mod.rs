@@ -1,0 +1,125 @@
+//! `carom watch`: what a gateway says of symbols, on a terminal or in a pipe.
+
+mod address;
+mod display;
+mod message;
+mod quote;
+mod request;
+mod session;
+mod table;
+
+use crate::args;
+use crate::ending::Ending;
+use crate::failure::Failure;
+use display::Display;
+use message::Message;
+use request::Request;
+use session::{Lost, Session};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const LONGEST_DELAY: Duration = Duration::from_secs(15);
+
+pub(crate) fn run(args: args::Watch) -> Result<(), Failure> {
+    let request = Request::new(args)?;
+    crate::runtime()?.block_on(watch(request))
+}
+
+async fn watch(request: Request) -> Result<(), Failure> {
+    let mut ending = Ending::watch()?;
+    let mut display = Display::new(&request);
+    let time = request.time.unwrap_or(Duration::MAX);
+    let ended = tokio::select! {
+        () = ending.comes() => Ok(Ok(())),
+        ended = timeout(time, follow(&request, &mut display)) => ended,
+    };
+    display.finish()?;
+    match (ended, request.count) {
+        (Ok(ended), _) => ended,
+        (Err(_), None) => Ok(()),
+        (Err(_), Some(count)) => {
+            let seen = display.seen();
+            Err(Failure::Unavailable(format!("{seen} of {count} ticks came within {time:?}")))
+        }
+    }
+}
+
+/// Follows the symbols until there were ticks enough, over as many connections as it takes. Only the first one has to succeed
+/// at once: a gateway that was never there is a mistake, one that is gone comes back.
+async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure> {
+    let mut delay = FIRST_DELAY;
+    let mut first = true;
+    loop {
+        let lost = match Session::open(request).await {
+            Ok(mut session) => {
+                if !first {
+                    display.tell(format_args!("{}: connected again", request.address.url))?;
+                }
+                (first, delay) = (false, FIRST_DELAY);
+                match listen(request, &mut session, display).await? {
+                    Some(lost) => lost,
+                    None => {
+                        session.close().await;
+                        return Ok(());
+                    }
+                }
+            }
+            Err(Lost::Refused(problem)) => return Err(Failure::Unavailable(problem)),
+            Err(lost) if first => return Err(Failure::Unavailable(format!("{}: {lost}", request.address.url))),
+            Err(lost) => lost,
+        };
+        let wait = spread(delay);
+        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()))?;
+        sleep(wait).await;
+        delay = (delay * 2).min(LONGEST_DELAY);
+    }
+}
+
+/// Shows what one connection brings. `None` when there were ticks enough.
+async fn listen(request: &Request, session: &mut Session, display: &mut Display) -> Result<Option<Lost>, Failure> {
+    display.welcome(&session.welcome)?;
+    loop {
+        let received = tokio::select! {
+            received = session.receive() => received,
+            () = display.due() => {
+                display.draw()?;
+                continue;
+            }
+        };
+        let text = match received {
+            Ok(text) => text,
+            Err(lost) => return Ok(Some(lost)),
+        };
+        match message::read(&text) {
+            Some(Message::Tick(tick)) => display.show(&tick, &text)?,
+            Some(Message::Subscribed { refused, accepted }) => {
+                for (symbol, reason) in &refused {
+                    display.tell(format_args!("refused: {symbol}: {reason}"))?;
+                }
+                if accepted == 0 {
+                    return Err(Failure::Unavailable(nothing_left(&refused)));
+                }
+            }
+            Some(Message::Error(problem)) => return Err(Failure::Unavailable(format!("the gateway says: {problem}"))),
+            Some(Message::Welcome(_)) | Some(Message::BadKey(_)) | None => {}
+        }
+        if request.count.is_some_and(|count| display.seen() >= count) {
+            return Ok(None);
+        }
+    }
+}
+
+fn nothing_left(refused: &[(String, String)]) -> String {
+    match refused {
+        [(symbol, reason)] => format!("the gateway refuses {symbol}: {reason}"),
+        refused => format!("the gateway refuses all {} symbols", refused.len()),
+    }
+}
+
+/// Between a half and all of it, so that those who were cut off together do not come back together.
+fn spread(delay: Duration) -> Duration {
+    let chance = RandomState::new().hash_one(delay) % 1000;
+    delay.mul_f64(0.5 + chance as f64 / 2000.0)
+}

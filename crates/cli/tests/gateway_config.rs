@@ -1,0 +1,176 @@
+//! The config of `carom gateway`: its layers, and what is said of what makes no sense.
+#![cfg(unix)]
+
+mod program;
+mod serving;
+
+use serving::{Serving, folder, inside, ran};
+use std::process::Stdio;
+
+/// What is said of this config.
+async fn refused(name: &str, text: &str) -> String {
+    let folder = folder(name, &[("c.toml", text), ("keys.toml", "")]);
+    let ran = ran(&folder, &["gateway", "-c", "c.toml", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{text}: {ran:?}");
+    ran.stderr
+}
+
+#[tokio::test]
+async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
+    let feed = |more: &str| format!("[[feed]]\nbroker = \"simulated\"\nuser = \"demo\"\n{more}\n");
+    let two = feed("") + &feed("");
+    let elsewhere = |more: &str| feed(&format!("url = \"ws://127.0.0.1:1\"\n{more}"));
+    for (text, problem) in [
+        (
+            "[gateway]\nlisten = 8765",
+            "c.toml:2: gateway.listen: an integer is no text; accepted: an IP address or localhost",
+        ),
+        ("[gateway]\nlisten = \"8765\"", "c.toml:2: gateway.listen: `8765` is no address and port; accepted: an IP"),
+        ("[gateway]\n\nlisen = \"x\"", "c.toml:3: gateway.lisen: there is no such key; did you mean `listen`?"),
+        ("[gatewy]\n", "c.toml:1: gatewy: there is no such key; did you mean `gateway`?"),
+        ("gateway = 1", "c.toml:1: gateway: an integer is no table; accepted: a table, as in [gateway]"),
+        ("[gateway]\nbus = \"nats\"", "c.toml:2: gateway.bus: `nats` is no kind of bus; accepted: \"memory\""),
+        (
+            "[gateway]\nslow_after = 30",
+            "c.toml:2: gateway.slow_after: an integer is no time with a unit; accepted: a time",
+        ),
+        (
+            "[gateway]\nslow_after = \"0s\"",
+            "c.toml:2: gateway.slow_after: no time at all is out of bounds; accepted: a time from 1ms",
+        ),
+        (
+            "[gateway]\nsnapshot = \"yes\"",
+            "c.toml:2: gateway.snapshot: a text is neither true nor false; accepted: true or",
+        ),
+        ("[gateway]\ntls_key = \"k\"", "c.toml:2: gateway.tls_key: tls_certificate is missing; accepted: both or none"),
+        (
+            "[gateway.limits]\nclients = 0",
+            "c.toml:2: gateway.limits.clients: 0 is too few; accepted: a number from 1 on",
+        ),
+        (
+            "[gateway.limits]\ncliens = 1",
+            "c.toml:2: gateway.limits.cliens: there is no such key; did you mean `clients`?",
+        ),
+        (
+            "[gateway]\nkeys = \"keys.toml\"\n[[key]]\n",
+            "c.toml:2: gateway.keys: there are keys in this file too, at c.toml:3: key",
+        ),
+        ("[gateway]\nkeys = \"none.toml\"", "c.toml:2: gateway.keys: the keys in `none.toml` cannot be read: "),
+        ("[[key]]\nuser = \"a\"", "c.toml:1: key.broker: is missing; accepted: the name of a broker"),
+        ("[feed]\n", "c.toml:1: feed: a table is no list; accepted: tables, each under [[feed]]"),
+        ("[[feed]]\nuser = \"demo\"", "c.toml:1: feed.broker: is missing; accepted: \"simulated\""),
+        (
+            "[[feed]]\nbroker = \"kites\"",
+            "c.toml:2: feed.broker: `kites` is no broker that is known; accepted: \"simulated\"",
+        ),
+        (&feed("max_connections = 0"), "c.toml:4: feed.max_connections: 0 is too few"),
+        (
+            &feed("max_connections = 10001"),
+            "c.toml:4: feed.max_connections: 10001 are too many; accepted: a number from 1 to",
+        ),
+        (&feed("linger = \"1441m\""), "c.toml:4: feed.linger: 86460s is out of bounds; accepted: a time up to a day"),
+        (&feed("rate = 1e9"), "c.toml:4: feed.rate: 1000000000 is out of bounds; accepted: ticks per second"),
+        (&feed("credential = \"hush\""), "c.toml:4: feed.credential: is for an exchange that runs elsewhere"),
+        (
+            &elsewhere("seed = 1"),
+            "c.toml:5: feed.seed: is for an exchange that is started here; accepted: without a url",
+        ),
+        (
+            &elsewhere("credential = \"hush\"\ncredential_file = \"f\""),
+            "c.toml:6: feed.credential_file: there is credential too; accepted: one of them",
+        ),
+        (
+            &elsewhere("credential_command = []"),
+            "c.toml:5: feed.credential_command: no program is named; accepted: a program",
+        ),
+        (&feed("url = \"http://a\""), "c.toml:4: feed.url: `http://a` "),
+        (&two, "c.toml:7: feed.user: has a feed at this broker already"),
+        ("[gateway\n", "c.toml:1: "),
+    ] {
+        let said = refused("config-wrong", text).await;
+        assert!(said.starts_with("error: ") && said.contains(problem), "{text}: {said}");
+        assert!(!said.contains("hush"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn flags_go_over_the_file_over_variables_over_dotenv_over_defaults() {
+    let dotenv =
+        "WEBSOCKET_HOST = 'localhost'\nexport MAX_SYMBOLS_PER_WEBSOCKET=11 # fewer\nMAX_WEBSOCKET_CONNECTIONS=12\n";
+    let feed = "[[feed]]\nbroker = \"simulated\"\nuser = \"demo\"\nmax_topics_per_connection = 33\n";
+    let folder = folder("config-layers", &[(".env", dotenv), ("c.toml", feed)]);
+    let start = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = inside(&folder, &[&["gateway"], args].concat());
+        command.envs(variables.iter().copied());
+        Serving::start(command)
+    };
+    let gateway = start(&[], &[("WEBSOCKET_PORT", "0")]).await;
+    let banner = &gateway.banner;
+    assert!(banner.contains("(.env:1: WEBSOCKET_HOST, the variable WEBSOCKET_PORT)"), "{banner}");
+    assert!(banner.contains("up to 11 symbols on each of 12 connections"), "{banner}");
+    let variables = [("WEBSOCKET_PORT", "1"), ("MAX_WEBSOCKET_CONNECTIONS", "22"), ("MAX_SYMBOLS_PER_WEBSOCKET", "22")];
+    let gateway = start(&["-c", "c.toml", "--listen", "127.0.0.1:0"], &variables).await;
+    let banner = &gateway.banner;
+    assert!(banner.contains("(--listen)") && banner.contains("up to 33 symbols on each of 22 connections"), "{banner}");
+}
+
+#[tokio::test]
+async fn what_the_environment_says_is_named_with_where_it_was_said() {
+    for (dotenv, variable, problem) in [
+        ("A=1\nWEBSOCKET_PORT=http\n", ("X", ""), ".env:2: WEBSOCKET_PORT: `http` makes no sense; accepted: a port"),
+        (
+            "",
+            ("MAX_WEBSOCKET_CONNECTIONS", "0"),
+            "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: ",
+        ),
+        ("BROKEN\n", ("X", ""), ".env:1: there is no = after the name"),
+    ] {
+        let folder = folder("config-environment", &[(".env", dotenv)]);
+        let mut command = inside(&folder, &["gateway"]);
+        command.env(variable.0, variable.1).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ran = program::run(&mut command).await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.starts_with(&format!("error: {problem}")), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named_with_who_wanted_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    let config = format!("[gateway]\nlisten = \"{at}\"\n");
+    let folder = folder("config-taken", &[("c.toml", &config), (".env", &format!("WEBSOCKET_PORT={}", at.port()))]);
+    for (args, origin) in [
+        (&["gateway"][..], ".env:1: WEBSOCKET_PORT"),
+        (&["gateway", "-c", "c.toml"], "c.toml:2: gateway.listen"),
+        (&["gateway", "--listen", &at.to_string()], "--listen"),
+    ] {
+        let ran = ran(&folder, args).await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+        assert!(ran.stderr.starts_with(&format!("error: cannot listen on {at} ({origin}): ")), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_none_is_named() {
+    let config = "[gateway]\ntls_certificate = \"none.pem\"\ntls_key = \"none.pem\"\n";
+    let folder = folder("config-tls", &[("c.toml", config)]);
+    let ran = ran(&folder, &["gateway", "-c", "c.toml", "--listen", "127.0.0.1:0"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: TLS cannot be offered: ") && ran.stderr.contains("none.pem"), "{ran:?}");
+}
+
+/// What `--help` shows of the config is one, apart from files that are not here.
+#[tokio::test]
+async fn the_config_that_is_shown_works() {
+    let help = program::carom(["gateway", "--help"]).await.stdout;
+    let (_, shown) = help.split_once("Config:\n").unwrap();
+    let (shown, _) = shown.split_once("\n  Below the config").unwrap();
+    let missing =
+        |line: &&str| ["keys = ", "tls_certificate = ", "tls_key = "].iter().any(|key| line.trim().starts_with(key));
+    let config: String = shown.lines().filter(|line| !missing(line)).map(|line| format!("{line}\n")).collect();
+    let folder = folder("config-shown", &[("c.toml", &config), ("token", "x")]);
+    let gateway = Serving::gateway(&folder, &["-c", "c.toml"]).await;
+    assert!(gateway.banner.contains("feed: demo at simulated from an exchange started here"), "{}", gateway.banner);
+    assert!(gateway.banner.contains("feed: asha at simulated from ws://127.0.0.1:7001"), "{}", gateway.banner);
+}

@@ -1,0 +1,126 @@
+//! `carom gateway`: what it serves, to whom, from where, and how it ends.
+#![cfg(unix)]
+
+mod program;
+mod serving;
+#[cfg(target_os = "linux")]
+mod terminal;
+
+use program::{Running, carom};
+use serving::{Serving, folder, inside};
+
+#[tokio::test]
+async fn without_a_word_it_is_a_demonstration() {
+    let folder = folder("gateway-demo", &[]);
+    let gateway = Serving::gateway(&folder, &[]).await;
+    let (key, url, banner) = (gateway.key(), &gateway.url, &gateway.banner);
+    assert!(banner.contains("feed: demo at simulated from an exchange started here, ws://127.0.0.1:"), "{banner}");
+    assert!(banner.contains(&format!("CAROM_KEY={key} carom watch --url {url} NSE:SBIN")), "{banner}");
+    let ran = gateway.watched(&key, &["--count", "20", "-m", "depth", "NSE:SBIN", "NSE:RELIANCE", "NSE:NOPE"]).await;
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 20), "{ran:?}");
+    assert_eq!(ran.stderr, "refused: NSE:NOPE: unknown symbol\n");
+    let ran = gateway.watched("guessed", &["NSE:SBIN"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: the gateway refuses the key: "), "{ran:?}");
+    gateway.running.signal("-HUP").await;
+    let mut running = gateway.running;
+    running.told("made for this run").await;
+    let ended = running.end("-TERM").await;
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), "stopping\n"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn clients_are_told_when_it_stops_and_come_back() {
+    let folder = folder("gateway-back", &[]);
+    let made = carom(["key", "new", "--user", "demo", "--file", folder.join("keys.toml").to_str().unwrap()]).await;
+    let key = made.stdout.trim();
+    let gateway = Serving::gateway(&folder, &["--keys", "keys.toml"]).await;
+    assert!(gateway.banner.contains("keys: 1 (--keys)") && !gateway.banner.contains(key), "{}", gateway.banner);
+    let mut watching = Running::of(gateway.watch(key, &["NSE:SBIN"]));
+    watching.line().await;
+    assert_eq!(gateway.running.end("-INT").await.code, Some(0));
+    let told = watching.told("trying again").await;
+    assert!(told.contains("closed by the gateway (1001"), "{told}");
+    let port = gateway.url.rsplit(':').next().unwrap();
+    let again = inside(&folder, &["gateway", "--keys", "keys.toml", "--listen", &format!("localhost:{port}")]);
+    let _again = Serving::start(again).await;
+    watching.told("connected again").await;
+    watching.line().await;
+    assert_eq!(watching.end("-TERM").await.code, Some(0));
+}
+
+#[tokio::test]
+async fn keys_are_read_again_when_it_is_told_to() {
+    let folder = folder("gateway-keys", &[]);
+    let file = folder.join("keys.toml");
+    let new = || async { carom(["key", "new", "--user", "demo", "--file", file.to_str().unwrap()]).await.stdout };
+    let old = new().await;
+    std::fs::write(folder.join("carom.toml"), "[gateway]\nkeys = \"keys.toml\"\n").unwrap();
+    let mut gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    assert!(gateway.banner.contains("keys: 1 (carom.toml:2: gateway.keys)"), "{}", gateway.banner);
+
+    std::fs::write(&file, "[[key]]\nuser = 7\n").unwrap();
+    gateway.running.signal("-HUP").await;
+    let told = gateway.running.told("stay as they were").await;
+    assert!(told.contains("keys.toml:2: key.user: an integer is no text; accepted: "), "{told}");
+    assert_eq!(gateway.watched(old.trim(), &["--count", "1", "NSE:SBIN"]).await.code, Some(0));
+
+    std::fs::remove_file(&file).unwrap();
+    let other = new().await;
+    gateway.running.signal("-HUP").await;
+    assert_eq!(gateway.running.told("read again").await, "keys were read again: there are 1");
+    assert_eq!(gateway.watched(other.trim(), &["--count", "1", "NSE:SBIN"]).await.code, Some(0));
+    assert_eq!(gateway.watched(old.trim(), &["--count", "1", "NSE:SBIN"]).await.code, Some(1));
+}
+
+#[tokio::test]
+async fn keys_may_be_in_the_config_and_whoever_lacks_a_feed_is_named() {
+    let folder = folder("gateway-listed", &[]);
+    let made = carom(["key", "new", "--user", "asha"]).await;
+    let feed = "[[feed]]\nbroker = \"simulated\"\nuser = \"ben\"\nsymbols = 50\nrate = 10\nseed = 3\n";
+    std::fs::write(folder.join("carom.toml"), format!("{feed}\n{}", made.stderr)).unwrap();
+    let mut gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    assert!(gateway.banner.contains("50 symbols, 10 ticks/s, seed 3"), "{}", gateway.banner);
+    assert_eq!(gateway.running.told("key for").await, "warning: there is a key for asha at simulated, and no feed");
+    assert_eq!(gateway.running.told("feed of").await, "warning: there is a feed of ben at simulated, and no key");
+    let ran = gateway.watched(made.stdout.trim(), &["NSE:SBIN"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("BROKER_ERROR"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn with_a_certificate_it_serves_tls() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let config = "[gateway]\ntls_certificate = \"chain.pem\"\ntls_key = \"key.pem\"\n";
+    let files =
+        [("chain.pem", &*made.cert.pem()), ("key.pem", &made.signing_key.serialize_pem()), ("carom.toml", config)];
+    let folder = folder("gateway-tls", &files);
+    let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    assert!(gateway.url.starts_with("wss://127.0.0.1:"), "{}", gateway.banner);
+    let ca = folder.join("chain.pem");
+    let ran = gateway.watched(&gateway.key(), &["--ca", ca.to_str().unwrap(), "--count", "3", "NSE:SBIN"]).await;
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{ran:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn it_does_not_outlive_its_terminal() {
+    use program::PATIENCE;
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    use tokio::time::timeout;
+    let folder = folder("gateway-terminal", &[]);
+    let (ours, far) = terminal::terminal();
+    let mut command = inside(&folder, &["gateway", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stdout(far).stderr(Stdio::null()).spawn().unwrap();
+    drop(command);
+    let reading = tokio::task::spawn_blocking(move || {
+        let last = BufReader::new(ours).lines().map_while(Result::ok).find(|line| line.contains("time.sleep"));
+        assert!(last.is_some(), "it has started");
+    });
+    // Our side is gone after that, as it is when a window is closed.
+    timeout(PATIENCE, reading).await.expect("it starts").unwrap();
+    let id = child.id().unwrap().to_string();
+    assert!(tokio::process::Command::new("kill").args(["-HUP", &id]).status().await.unwrap().success());
+    assert_eq!(timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap().code(), Some(0));
+}

@@ -1,0 +1,213 @@
+//! Credentials: what an upstream wants to see, read again when it is refused.
+//!
+//! Brokers let a token live for a day. So a credential is not a text but a place where one is found: a file that something
+//! writes, or a command that prints it. An adapter asks for the current one whenever it opens a connection, and says so when
+//! the upstream refuses it; a [`Watcher`] then looks for another, and lets the feed go on when there is one.
+//!
+//! ```
+//! use carom_gateway::credential::Credential;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let credential = Credential::fixed("a token");
+//! let presented = credential.present().await?;
+//! assert_eq!(presented.secret(), "a token");
+//! assert!(!format!("{credential:?} {presented:?}").contains("a token"), "it is never shown");
+//! # Ok(()) }
+//! ```
+
+mod reading;
+mod watching;
+
+pub use reading::CredentialError;
+pub use watching::Watcher;
+
+use reading::Secret;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+/// Where a credential is found. Cheap to clone; all clones remember together what was refused.
+#[derive(Clone)]
+pub struct Credential {
+    source: Source,
+    timeout: Duration,
+    found: Arc<Found>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Fixed(Arc<Secret>),
+    File(PathBuf),
+    Command(Vec<OsString>),
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    held: Mutex<Held>,
+    /// Whose turn it is to run the command.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Held {
+    secret: Option<Arc<Secret>>,
+    /// Counts different secrets, so that none has to be kept to know one that was refused.
+    generation: u64,
+    /// The latest generation that was refused.
+    refused: u64,
+}
+
+/// When a command is run.
+#[derive(Clone, Copy, PartialEq)]
+enum Run {
+    /// Unless there is one that was not refused.
+    Unless,
+    /// In any case.
+    Again,
+}
+
+impl Credential {
+    /// This and never another: once it is refused, somebody has to start anew.
+    pub fn fixed(secret: impl Into<String>) -> Credential {
+        Credential::new(Source::Fixed(Arc::new(Zeroizing::new(secret.into()))))
+    }
+
+    /// What the file contains, without blanks around it. It is read for every connection that is opened.
+    pub fn file(path: impl Into<PathBuf>) -> Credential {
+        Credential::new(Source::File(path.into()))
+    }
+
+    /// What a program prints, without blanks around it: the program first, then its arguments; no shell is involved. It is
+    /// run for the first connection, and again when the upstream has refused what it printed.
+    pub fn command(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Credential {
+        Credential::new(Source::Command(argv.into_iter().map(Into::into).collect()))
+    }
+
+    /// How long a command may run. Default 30 s.
+    #[must_use]
+    pub fn command_timeout(mut self, timeout: Duration) -> Credential {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The current credential, for a connection that is about to be opened.
+    ///
+    /// Cancel safe: a command that runs goes on, and whoever asks next finds what it printed. An attempt to open a connection
+    /// has less time than a login may take.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub async fn present(&self) -> Result<Presented, CredentialError> {
+        match self.source {
+            Source::Fixed(_) | Source::File(_) => self.read().await,
+            Source::Command(_) => self.run(Run::Unless).await,
+        }
+    }
+
+    /// Looks again; whether there is one that the upstream has not refused.
+    async fn renewed(&self) -> Result<bool, CredentialError> {
+        let presented = match self.source {
+            Source::Fixed(_) | Source::File(_) => self.read().await?,
+            Source::Command(_) => self.run(Run::Again).await?,
+        };
+        Ok(presented.generation > self.found.lock().refused)
+    }
+
+    /// Runs the command in a task of its own, one at a time: it may log in, and is not run by three connections at once.
+    async fn run(&self, run: Run) -> Result<Presented, CredentialError> {
+        let (answer, answered) = oneshot::channel();
+        let credential = self.clone();
+        tokio::spawn(async move {
+            let _turn = credential.found.turn.lock().await;
+            let held = latest(&credential.found).filter(|_| run == Run::Unless);
+            let result = match held {
+                Some(held) => Ok(held),
+                // Whoever has given up in the queue needs no run of its own.
+                None if answer.is_closed() => return,
+                None => credential.read().await,
+            };
+            let _ = answer.send(result);
+        });
+        answered.await.unwrap_or(Err(CredentialError::Interrupted))
+    }
+
+    async fn read(&self) -> Result<Presented, CredentialError> {
+        let secret = match &self.source {
+            Source::Fixed(secret) => Arc::clone(secret),
+            Source::File(path) => Arc::new(reading::from_file(path).await?),
+            Source::Command(argv) => Arc::new(reading::from_command(argv, self.timeout).await?),
+        };
+        Ok(take(&self.found, secret))
+    }
+
+    fn new(source: Source) -> Credential {
+        Credential { source, timeout: Duration::from_secs(30), found: Arc::default() }
+    }
+}
+
+impl Found {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one that was found last, unless it was refused.
+fn latest(found: &Arc<Found>) -> Option<Presented> {
+    let held = found.lock();
+    let secret = held.secret.clone().filter(|_| held.generation > held.refused)?;
+    Some(Presented { secret, generation: held.generation, found: Arc::clone(found) })
+}
+
+fn take(found: &Arc<Found>, secret: Arc<Secret>) -> Presented {
+    let mut held = found.lock();
+    if held.secret.as_ref() != Some(&secret) {
+        held.generation += 1;
+        held.secret = Some(Arc::clone(&secret));
+    }
+    Presented { secret, generation: held.generation, found: Arc::clone(found) }
+}
+
+/// A credential as one connection presents it.
+#[derive(Clone)]
+pub struct Presented {
+    secret: Arc<Secret>,
+    generation: u64,
+    found: Arc<Found>,
+}
+
+impl Presented {
+    /// What to show to the upstream, and to nobody else.
+    pub fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    /// The upstream has refused it. Connections end in any order: one that was opened with an older credential says nothing
+    /// about a newer one.
+    pub fn refused(&self) {
+        let mut held = self.found.lock();
+        held.refused = held.refused.max(self.generation);
+    }
+}
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Fixed(_) => f.write_str("Fixed(..)"),
+            Source::File(path) => f.debug_tuple("File").field(path).finish(),
+            // Arguments may be secret themselves.
+            Source::Command(argv) => f.debug_tuple("Command").field(&argv.first()).finish(),
+        }
+    }
+}

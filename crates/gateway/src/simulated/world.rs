@@ -1,0 +1,252 @@
+//! What the exchange's tasks share: the market, who carries what, and which faults are on. One lock around all of it.
+
+use super::floor::{Carrier, Floor, Full, Number};
+use super::market::{Market, SymbolId};
+use super::options::Options;
+use super::payload::digits;
+use super::wire::{FRAME, Named, RefusedAt, Wanted};
+use carom_core::random::Random;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, watch};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+/// Frames that wait for a connection; when it takes none, what comes after these is lost.
+pub(super) const QUEUE: usize = 256;
+
+/// The lock, and who hears of changes.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: Options,
+    world: Mutex<World>,
+    pub(super) changes: watch::Sender<()>,
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) market: Market,
+    pub(super) floor: Floor,
+    pub(super) lines: BTreeMap<Number, Line>,
+    pub(super) random: Random,
+    pub(super) token: Option<String>,
+    pub(super) refuse_credential: bool,
+    pub(super) refuse_connections: bool,
+    pub(super) cut_next_request: bool,
+    pub(super) ack_delay: Duration,
+    pub(super) counts: Counts,
+}
+
+/// What the others keep of a connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) frames: mpsc::Sender<Frame>,
+    pub(super) orders: watch::Sender<Order>,
+}
+
+/// Ticks that are sent together, as they go on the wire.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) text: Utf8Bytes,
+    pub(super) ticks: u64,
+}
+
+/// What a connection is told to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Order {
+    Serve,
+    /// Listen, but say nothing.
+    Silence,
+    /// End without a word.
+    Cut,
+    /// The token is not valid any more: say so and end.
+    Expire,
+    /// The exchange stops: say so and end.
+    GoAway,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) accepted: u64,
+    pub(super) turned_away: u64,
+    pub(super) over_capacity: u64,
+    pub(super) ticks: u64,
+    pub(super) lost: u64,
+    pub(super) most_connections: usize,
+    pub(super) most_topics: usize,
+}
+
+impl Shared {
+    pub(super) fn new(options: Options) -> Shared {
+        let market = Market::new(options.symbols, options.seed);
+        let world = World {
+            floor: Floor::new(market.len(), options.max_topics_per_connection),
+            market,
+            lines: BTreeMap::new(),
+            random: Random::new(options.seed),
+            token: options.token.clone(),
+            refuse_credential: false,
+            refuse_connections: false,
+            cut_next_request: false,
+            ack_delay: options.ack_delay,
+            counts: Counts::default(),
+        };
+        Shared { options, world: Mutex::new(world), changes: watch::Sender::new(()) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A step that others may wait for.
+    pub(super) fn change<R>(&self, step: impl FnOnce(&mut World) -> R) -> R {
+        let result = step(&mut self.lock());
+        self.changes.send_replace(());
+        result
+    }
+
+    /// Tells these connections what to do; how many there were.
+    pub(super) fn order(&self, order: Order, whom: impl FnOnce(&mut World) -> Vec<Number>) -> usize {
+        let orders: Vec<watch::Sender<Order>> = {
+            let mut world = self.lock();
+            let numbers = whom(&mut world);
+            numbers.iter().filter_map(|number| Some(world.lines.get(number)?.orders.clone())).collect()
+        };
+        for orders in &orders {
+            orders.send_replace(order);
+        }
+        orders.len()
+    }
+}
+
+impl World {
+    /// Subscribes as far as the limits allow: what is refused, and the first ticks of what is not.
+    pub(super) fn subscribe(
+        &mut self,
+        connection: Number,
+        symbols: &[Wanted<'_>],
+        now: u64,
+    ) -> (Vec<RefusedAt<'static>>, Vec<Frame>) {
+        let (mut refused, mut ticks) = (Vec::new(), Batch::default());
+        for (at, wanted) in symbols.iter().enumerate() {
+            match self.carry(connection, wanted) {
+                Ok((symbol, carrier)) => ticks.add(&self.market, symbol, &carrier, now),
+                Err(reason) => refused.push(RefusedAt { at, reason: reason.into() }),
+            }
+        }
+        let most = self.floor.lines().map(|(_, topics)| topics).max().unwrap_or(0);
+        self.counts.most_topics = self.counts.most_topics.max(most);
+        let frames = ticks.finish();
+        self.counts.ticks += frames.iter().map(|frame| frame.ticks).sum::<u64>();
+        (refused, frames)
+    }
+
+    fn carry(&mut self, connection: Number, wanted: &Wanted<'_>) -> Result<(SymbolId, Carrier), String> {
+        let found = self.market.find(&wanted.exchange, &wanted.symbol).ok_or("unknown symbol")?;
+        let level = wanted.level().ok_or("unknown mode")?;
+        let carrier = Carrier { connection, key: wanted.key, level };
+        match self.floor.carry(found, carrier) {
+            Ok(()) => Ok((found, carrier)),
+            Err(Full) => {
+                self.counts.over_capacity += 1;
+                Err(format!("this connection carries {} symbols, and no more are allowed", self.floor.max_topics()))
+            }
+        }
+    }
+
+    /// Unsubscribes; what is not carried is dropped already.
+    pub(super) fn unsubscribe(&mut self, connection: Number, symbols: &[Named<'_>]) {
+        for Named { exchange, symbol } in symbols {
+            if let Some(symbol) = self.market.find(exchange, symbol) {
+                self.floor.drop(connection, symbol);
+            }
+        }
+    }
+
+    /// So many trades, and whom to tell.
+    pub(super) fn trade(&mut self, trades: u64, now: u64) -> Vec<(mpsc::Sender<Frame>, Vec<Frame>)> {
+        let mut batches: BTreeMap<Number, Batch> = BTreeMap::new();
+        for _ in 0..trades {
+            let Some(symbol) = self.floor.next() else { break };
+            self.market.step(symbol);
+            for carrier in self.floor.carriers(symbol) {
+                batches.entry(carrier.connection).or_default().add(&self.market, symbol, carrier, now);
+            }
+        }
+        batches
+            .into_iter()
+            .filter_map(|(number, batch)| Some((self.lines.get(&number)?.frames.clone(), batch.finish())))
+            .collect()
+    }
+}
+
+impl World {
+    /// A connection, chosen by chance.
+    pub(super) fn any(&mut self) -> Option<Number> {
+        let which = self.random.below(self.lines.len());
+        self.lines.keys().nth(which).copied()
+    }
+}
+
+/// Ticks of one connection, being written.
+#[derive(Default)]
+struct Batch {
+    full: Vec<Frame>,
+    text: String,
+    ticks: u64,
+}
+
+impl Batch {
+    fn add(&mut self, market: &Market, symbol: SymbolId, carrier: &Carrier, now: u64) {
+        if self.ticks == 0 {
+            self.text = String::with_capacity(FRAME + FRAME / 4);
+        }
+        self.text.push_str(if self.ticks == 0 { "{\"ticks\":[{\"key\":" } else { ",{\"key\":" });
+        digits(&mut self.text, u64::from(carrier.key));
+        self.text.push_str(",\"mode\":");
+        digits(&mut self.text, u64::from(carrier.level.mode.number()));
+        self.text.push_str(",\"payload\":");
+        market.write(symbol, carrier.level, now, &mut self.text);
+        self.text.push('}');
+        self.ticks += 1;
+        if self.text.len() >= FRAME {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let (mut text, ticks) = (std::mem::take(&mut self.text), std::mem::take(&mut self.ticks));
+        if ticks > 0 {
+            text.push_str("]}");
+            self.full.push(Frame { text: text.into(), ticks });
+        }
+    }
+
+    fn finish(mut self) -> Vec<Frame> {
+        self.close();
+        self.full
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A place that a connection has on the floor, for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) shared: Arc<Shared>,
+    pub(super) number: Number,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.shared.change(|world| {
+            world.lines.remove(&self.number);
+            world.floor.leave(self.number);
+        });
+    }
+}

@@ -1,0 +1,374 @@
+//! Whatever the bytes, a request is understood or refused, a tick is passed on or dropped, and what goes out is JSON.
+//!
+//! `CAROM_SEED=n` reruns a failure, `CAROM_SCHEDULES=n` runs more.
+
+use carom_core::feed::{Instrument, Level, Mode};
+use carom_core::random::Random;
+use carom_gateway::protocol::market::Market;
+use carom_gateway::protocol::reply::{self, Answer};
+use carom_gateway::protocol::{ApiKey, Code, Echo, Leave, Refusal, Request, parse};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+#[test]
+fn any_bytes_are_answered() {
+    for (_case, mut random) in cases(2_000) {
+        let message: Vec<u8> = (0..random.below(300)).map(|_| random.bits() as u8).collect();
+        answered(&message).expect_err("no request");
+    }
+}
+
+#[test]
+fn requests_with_anything_done_to_them_are_answered() {
+    let mut understood = 0;
+    for (_case, mut random) in cases(5_000) {
+        let mut message = pick(&mut random, &REQUESTS).as_bytes().to_vec();
+        for _ in 0..1 + random.below(3) {
+            mutate(&mut random, &mut message);
+        }
+        understood += usize::from(answered(&message).is_ok());
+    }
+    assert!(understood > 200 || !usual(), "{understood}");
+}
+
+#[test]
+fn requests_of_any_json_are_understood_as_a_plain_reading_of_them_says() {
+    let (mut understood, mut codes) = (0, std::collections::BTreeSet::new());
+    for (_case, mut random) in cases(5_000) {
+        let message = request(&mut random);
+        match (answered(message.to_string().as_bytes()), expected(&message)) {
+            (Ok(request), Ok(expected)) => {
+                assert_eq!(entries(&request), expected, "{message}");
+                understood += 1;
+            }
+            (Err(refusal), Err(code)) => {
+                assert_eq!(refusal.code, code, "{message}: {refusal}");
+                codes.insert(code);
+            }
+            (found, expected) => panic!("{message}: {found:?} instead of {expected:?}"),
+        }
+    }
+    assert!(understood > 500 && codes.len() == 4 || !usual(), "{understood} {codes:?}");
+}
+
+#[test]
+fn ticks_keep_what_they_say_and_quotes_invent_nothing() {
+    for (_case, mut random) in cases(2_000) {
+        let tick = tick(&mut random);
+        for mode in Mode::ALL {
+            let sent = sent(tick.to_string().as_bytes(), mode).expect("it is JSON");
+            let data: Value = serde_json::from_str::<Value>(&sent).expect("and so is this")["data"].take();
+            let (Some(tick), Some(data)) = (tick.as_object(), data.as_object()) else {
+                assert_eq!(tick, data);
+                continue;
+            };
+            for (name, value) in tick {
+                assert!(data[name] == *value || Some(&data[name]) == other_spelling(tick, name), "{name} of {sent}");
+            }
+            for (name, value) in data.iter().filter(|(name, _)| !tick.contains_key(*name)) {
+                let invented = other_spelling(tick, name).unwrap_or(&Value::Null);
+                assert_eq!(value, invented, "{name} of {sent}");
+                assert!(mode == Mode::Quote || other_spelling(tick, name).is_some(), "{name} of {sent}");
+            }
+            assert!(mode != Mode::Quote || QUOTE.iter().all(|name| data.contains_key(*name)), "{sent}");
+        }
+    }
+}
+
+#[test]
+fn ticks_with_anything_done_to_them_are_sent_as_json_or_not_at_all() {
+    for (_case, mut random) in cases(5_000) {
+        let mut payload = tick(&mut random).to_string().replace("2.5", "NaN").into_bytes();
+        for _ in 0..random.below(4) {
+            mutate(&mut random, &mut payload);
+        }
+        let mode = pick(&mut random, &Mode::ALL);
+        let whole = serde_json::from_slice::<Value>(&payload).is_ok();
+        match sent(&payload, mode) {
+            Some(message) => valid(&message),
+            None => assert!(!whole, "{}", String::from_utf8_lossy(&payload)),
+        }
+    }
+}
+
+/// Parses it, and sees that whatever is answered is JSON and brings back the request's `request_id`.
+fn answered(message: &[u8]) -> Result<Request, Refusal> {
+    let parsed = parse(message);
+    match &parsed {
+        Err(refusal) => {
+            let known =
+                [Code::InvalidJson, Code::ServerError, Code::InvalidAction, Code::InvalidMode, Code::InvalidParameters];
+            assert!(known.contains(&refusal.code), "{refusal}");
+            assert!(refusal.message.len() < 250, "{refusal}");
+            valid(&reply::error(refusal));
+            valid(&reply::authentication_refused(refusal));
+        }
+        Ok(request) => {
+            let (reply, echo) = replied(request);
+            valid(&reply);
+            assert!(echo.is_none_or(|echo| reply.ends_with(&format!(":{}}}", echo.as_json()))), "{reply}");
+        }
+    }
+    parsed
+}
+
+/// What a server that serves everything replies, and what it ends with.
+fn replied(request: &Request) -> (String, Option<&Echo>) {
+    match request {
+        Request::Authenticate { key } => (reply::authenticated("b", key.as_ref().map_or("", ApiKey::reveal)), None),
+        Request::Subscribe { entries, mode, depth, echo } => {
+            let level = Level { mode: *mode, depth: *depth };
+            let answers = entries.iter().map(|entry| match entry {
+                Ok(instrument) => Answer::served(instrument, level),
+                Err(bad) => bad.into(),
+            });
+            (reply::subscribed("b", &answers.collect::<Vec<_>>(), echo.as_ref()), echo.as_ref())
+        }
+        Request::Unsubscribe { entries, echo } => {
+            let answers = entries.iter().map(|entry| match entry {
+                Ok(leave) => Answer::served(&leave.instrument, ()),
+                Err(bad) => bad.into(),
+            });
+            (reply::unsubscribed("b", &answers.collect::<Vec<_>>(), echo.as_ref()), echo.as_ref())
+        }
+        Request::UnsubscribeAll { echo } => (reply::unsubscribed("b", &[], echo.as_ref()), echo.as_ref()),
+        Request::SubscribeOrders { echo } => (reply::orders_subscribed(echo.as_ref()), echo.as_ref()),
+        Request::UnsubscribeOrders { echo } => (reply::orders_unsubscribed(echo.as_ref()), echo.as_ref()),
+        Request::BrokerInfo => (reply::broker_info("b", true, "u"), None),
+        Request::SupportedBrokers => (reply::supported_brokers(&["b"]), None),
+        Request::Subscriptions { echo } => (reply::subscriptions("b", &[], &[], echo.as_ref()), echo.as_ref()),
+        Request::Ping { timestamp, id } => (reply::pong(1, timestamp.as_ref(), id.as_ref()), id.as_ref()),
+    }
+}
+
+/// The message for a tick with this payload.
+fn sent(payload: &[u8], mode: Mode) -> Option<String> {
+    let tick = Market::read(payload).ok()?;
+    Some(tick.message(&Instrument::new("NSE", "SBIN"), mode, "b", true))
+}
+
+#[track_caller]
+fn valid(text: &str) {
+    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+        panic!("{error}: {text}");
+    }
+}
+
+/// What a request names, and how much of it: none where it names nothing.
+type Named = Option<Vec<Option<(String, Option<Mode>)>>>;
+
+fn entries(request: &Request) -> Named {
+    let named = |instrument: &Instrument, mode| (instrument.to_string(), mode);
+    match request {
+        Request::Subscribe { entries, mode, .. } => {
+            Some(entries.iter().map(|entry| Some(named(entry.as_ref().ok()?, Some(*mode)))).collect())
+        }
+        Request::Unsubscribe { entries, .. } => {
+            let named = |leave: &Leave| named(&leave.instrument, leave.mode);
+            Some(entries.iter().map(|entry| entry.as_ref().ok().map(named)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The protocol once more, as a walk over a tree of values.
+fn expected(message: &Value) -> Result<Named, Code> {
+    let fields = message.as_object().ok_or(Code::ServerError)?;
+    let verb = given(fields, "action").or(given(fields, "type")).and_then(Value::as_str);
+    let verb = verb.filter(|verb| VERBS.contains(verb)).ok_or(Code::InvalidAction)?;
+    if verb != "subscribe" && verb != "unsubscribe" {
+        return Ok(None);
+    }
+    let mode = fields.get("mode").map(|given| mode(given).ok_or(Code::InvalidMode)).transpose()?;
+    let Some(list) = given(fields, "symbols") else {
+        let mode = mode.unwrap_or(Mode::Quote);
+        let named = named(fields).ok_or(Code::InvalidParameters)?;
+        return Ok(Some(vec![named.map(|named| (named, Some(mode)))]));
+    };
+    let list: Option<Vec<_>> = list.as_array().and_then(|list| list.iter().map(Value::as_object).collect());
+    let entries = list.ok_or(Code::ServerError)?.into_iter().filter_map(|entry| {
+        let named = named(entry)?;
+        let mode = match (verb, entry.get("mode")) {
+            ("subscribe", _) => Some(Some(mode.unwrap_or(Mode::Quote))),
+            (_, None) => Some(mode),
+            (_, Some(own)) => self::mode(own).map(Some),
+        };
+        Some(named.zip(mode))
+    });
+    Ok(Some(entries.collect()))
+}
+
+/// The instrument's name, if there is one; none within if it cannot be served.
+fn named(fields: &Map<String, Value>) -> Option<Option<String>> {
+    let (symbol, exchange) = (given(fields, "symbol")?, given(fields, "exchange")?);
+    let fit = |name: &Value, most| {
+        let name = name.as_str()?;
+        (name.len() <= most && !name.contains(char::is_control)).then(|| name.to_owned())
+    };
+    Some(fit(exchange, 32).zip(fit(symbol, 64)).map(|(exchange, symbol)| format!("{exchange}:{symbol}")))
+}
+
+fn mode(given: &Value) -> Option<Mode> {
+    match given {
+        Value::Number(number) => number.as_u64().and_then(Mode::from_number),
+        Value::String(text) => ["ltp", "quote", "depth"]
+            .iter()
+            .position(|label| *label == text.trim().to_lowercase())
+            .map(|index| Mode::ALL[index]),
+        _ => None,
+    }
+}
+
+/// What Python takes for something.
+fn given<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    fields
+        .get(name)
+        .filter(|value| ![json!(null), json!(false), json!(0), json!(""), json!([]), json!({})].contains(value))
+}
+
+fn other_spelling<'a>(tick: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    let pairs = [("average_price", "avg_trade_price"), ("last_quantity", "last_trade_quantity")];
+    let other = pairs.iter().find_map(|(one, other)| match name {
+        _ if name == *one => Some(other),
+        _ if name == *other => Some(one),
+        _ => None,
+    })?;
+    tick.get(*other)
+}
+
+const VERBS: [&str; 11] = [
+    "subscribe",
+    "unsubscribe",
+    "authenticate",
+    "auth",
+    "unsubscribe_all",
+    "subscribe_orders",
+    "unsubscribe_orders",
+    "get_broker_info",
+    "get_supported_brokers",
+    "get_subscriptions",
+    "ping",
+];
+
+const QUOTE: [&str; 13] = [
+    "open",
+    "high",
+    "low",
+    "close",
+    "ltp",
+    "volume",
+    "last_trade_quantity",
+    "last_quantity",
+    "avg_trade_price",
+    "average_price",
+    "change",
+    "change_percent",
+    "timestamp",
+];
+
+const REQUESTS: [&str; 6] = [
+    r#"{"action":"authenticate","api_key":"k\u00e9y","apikey":"other"}"#,
+    r#"{"action":"subscribe","symbols":[{"symbol":"SBIN","exchange":"NSE"},{"symbol":"A\"B","exchange":"NFO"}],"mode":1,"depth":5,"request_id":[1,"\ud83d\ude00"]}"#,
+    r#"{"type":"subscribe","symbol":"TCS:20","exchange":"NSE","mode":" Depth ","depth":20,"request_id":1}"#,
+    r#"{"action":"unsubscribe","symbols":[{"symbol":"SBIN","exchange":"NSE","mode":2},{"symbol":"é","exchange":"NSE"}],"mode":"LTP"}"#,
+    r#"{"action":"get_subscriptions","request_id":{"a":{"b":[null,true,1.5e3]}}}"#,
+    r#"{"action":"ping","timestamp":1763199999123,"_pingId":"abc"}"#,
+];
+
+fn request(random: &mut Random) -> Value {
+    if random.below(20) == 0 {
+        return value(random, 2);
+    }
+    let mut fields = Map::new();
+    for name in ["type", "symbols", "symbol", "exchange", "mode", "depth", "request_id", "timestamp", "_pingId"] {
+        if random.below(3) == 0 {
+            fields.insert(name.into(), value(random, 2));
+        }
+    }
+    if random.below(10) > 0 {
+        // The two with the most to them are asked for more often.
+        let verb = if random.below(2) == 0 { VERBS[random.below(2)] } else { pick(random, &VERBS) };
+        fields.insert("action".into(), verb.into());
+    }
+    if random.below(2) == 0 {
+        fields.insert("mode".into(), pick(random, &[json!(1), json!(3), json!("Quote"), json!("LTP")]));
+    }
+    if random.below(2) == 0 {
+        let list = (0..random.below(4)).map(|_| Value::Object(object(random, &["symbol", "exchange", "mode"], 1)));
+        fields.insert("symbols".into(), list.collect());
+    }
+    fields.into()
+}
+
+fn tick(random: &mut Random) -> Value {
+    if random.below(20) == 0 { value(random, 2) } else { object(random, &QUOTE, 2).into() }
+}
+
+fn object(random: &mut Random, names: &[&str], deep: usize) -> Map<String, Value> {
+    let mut fields = Map::new();
+    for name in names.iter().chain(&["oi", "é\"", ""]) {
+        if random.below(3) > 0 {
+            fields.insert((*name).into(), value(random, deep));
+        }
+    }
+    fields
+}
+
+fn value(random: &mut Random, deep: usize) -> Value {
+    match random.below(if deep == 0 { 8 } else { 10 }) {
+        0 => Value::Null,
+        1 => (random.below(2) == 0).into(),
+        2 => pick(random, &[json!(0), json!(1), json!(2), json!(3), json!(4), json!(-1), json!(1.0), json!(2.5)]),
+        3 => pick(random, &["", " ", "LTP", " quote\n", "Depth", "2", "\u{7f}", "\0"]).into(),
+        4 => "é".repeat(random.below(40)).into(),
+        5..8 => pick(random, &["NSE", "SBIN", "M&M-EQ", "a\"b\\c", "\u{1f600}"]).into(),
+        8 => (0..random.below(3)).map(|_| value(random, deep - 1)).collect(),
+        _ => object(random, &["symbol", "exchange", "ltp"], deep - 1).into(),
+    }
+}
+
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
+    let at = random.below(bytes.len() + 1);
+    let until = (at + random.below(8)).min(bytes.len());
+    match random.below(6) {
+        0 => bytes.truncate(at),
+        1 => drop(bytes.drain(at..until)),
+        2 => bytes.extend_from_within(at..until),
+        3 => bytes.splice(at..at, (0..3).map(|_| random.bits() as u8)).for_each(drop),
+        4 => bytes.splice(at..until, pick(random, &WORDS).bytes()).for_each(drop),
+        _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
+    }
+}
+
+const WORDS: [&str; 12] =
+    ["NaN", "-Infinity", "null", "{}", "[]", "\"", "\\ud800", "\\", ",", ":", "1e999", "\"symbol\":\"\","];
+
+fn pick<T: Clone>(random: &mut Random, from: &[T]) -> T {
+    from[random.below(from.len())].clone()
+}
+
+/// So many seeds, or the one that `CAROM_SEED` names; `CAROM_SCHEDULES` says how many else.
+fn cases(count: u64) -> impl Iterator<Item = (Case, Random)> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let seeds = match number("CAROM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CAROM_SCHEDULES").unwrap_or(count),
+    };
+    seeds.map(|seed| (Case(seed), Random::new(seed)))
+}
+
+/// Whether nobody has asked for other cases than the usual ones.
+fn usual() -> bool {
+    ["CAROM_SEED", "CAROM_SCHEDULES"].into_iter().all(|name| std::env::var(name).is_err())
+}
+
+/// Says how to run the case again, if it fails.
+struct Case(u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("rerun with CAROM_SEED={}", self.0);
+        }
+    }
+}
