@@ -96,7 +96,7 @@ enum Event {
     Failed(Option<Ending>),
     Served(Session, Option<Ending>),
     Timer,
-    /// Everything is written, and the client is to be closed.
+    /// The client is to be closed: everything is written, or nothing can be.
     End(Ending),
 }
 
@@ -191,7 +191,8 @@ impl Client {
                 match wire.poll_drain(context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(Event::Failed(None)),
-                    Poll::Pending => return Poll::Pending,
+                    // What waits for it is not waited for when it is to go.
+                    Poll::Pending => return self.mailbox.poll_end(context).map(Event::End),
                 }
             }
             match self.mailbox.poll(context) {
