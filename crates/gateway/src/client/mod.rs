@@ -92,7 +92,9 @@ enum Pulse {
 /// What happened.
 enum Event {
     Heard(Message),
-    /// There is nothing more to be read, for this reason if it is known.
+    /// It has said goodbye.
+    Left,
+    /// There is nothing more to be read, for this reason if it can be told.
     Failed(Option<Ending>),
     Served(Session, Option<Ending>),
     Timer,
@@ -135,6 +137,7 @@ impl Client {
         loop {
             match poll_fn(|context| self.poll(context)).await {
                 Event::Heard(message) => self.hear(message),
+                Event::Left => return self.part().await,
                 Event::Failed(None) => return,
                 Event::Failed(Some(ending)) => return self.cut(ending).await,
                 Event::Served(session, ending) => {
@@ -169,7 +172,7 @@ impl Client {
             match self.socket.poll_next_unpin(context) {
                 Poll::Ready(Some(Ok(message))) => return Poll::Ready(Event::Heard(message)),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(ending_for(&error))),
-                Poll::Ready(None) => return Poll::Ready(Event::Failed(None)),
+                Poll::Ready(None) => return Poll::Ready(Event::Left),
                 Poll::Pending => {}
             }
             // The library may have answered something.
@@ -314,6 +317,15 @@ impl Client {
         };
         if !matches!(timeout(LEAVE, goodbye).await, Ok(Ok(()))) {
             self.socket.get_ref().socket().abandon();
+        }
+    }
+
+    /// Writes the answer to its goodbye.
+    async fn part(mut self) {
+        self.give_up();
+        let wire = self.socket.get_mut();
+        if !matches!(timeout(LEAVE, poll_fn(|context| wire.poll_drain(context))).await, Ok(Ok(()))) {
+            wire.socket().abandon();
         }
     }
 
