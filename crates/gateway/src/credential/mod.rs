@@ -28,6 +28,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 /// Where a credential is found. Cheap to clone; all clones remember together what was refused.
@@ -49,7 +50,7 @@ enum Source {
 #[derive(Default)]
 struct Found {
     held: Mutex<Held>,
-    /// One reads at a time: a command that logs in is not run by three connections at once.
+    /// Whose turn it is to run the command.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -60,6 +61,15 @@ struct Held {
     generation: u64,
     /// The latest generation that was refused.
     refused: u64,
+}
+
+/// When a command is run.
+#[derive(Clone, Copy, PartialEq)]
+enum Run {
+    /// Unless there is one that was not refused.
+    Unless,
+    /// In any case.
+    Again,
 }
 
 impl Credential {
@@ -88,23 +98,43 @@ impl Credential {
 
     /// The current credential, for a connection that is about to be opened.
     ///
-    /// Cancel safe: a command that runs is killed.
+    /// Cancel safe: a command that runs goes on, and whoever asks next finds what it printed. An attempt to open a connection
+    /// has less time than a login may take.
     ///
     /// # Errors
     /// When there is none to be had.
     pub async fn present(&self) -> Result<Presented, CredentialError> {
-        let _turn = self.found.turn.lock().await;
-        match (&self.source, latest(&self.found)) {
-            (Source::Command(_), Some(held)) => Ok(held),
-            (Source::Fixed(_) | Source::File(_) | Source::Command(_), _) => self.read().await,
+        match self.source {
+            Source::Fixed(_) | Source::File(_) => self.read().await,
+            Source::Command(_) => self.run(Run::Unless).await,
         }
     }
 
     /// Looks again; whether there is one that the upstream has not refused.
     async fn renewed(&self) -> Result<bool, CredentialError> {
-        let _turn = self.found.turn.lock().await;
-        let presented = self.read().await?;
+        let presented = match self.source {
+            Source::Fixed(_) | Source::File(_) => self.read().await?,
+            Source::Command(_) => self.run(Run::Again).await?,
+        };
         Ok(presented.generation > self.found.lock().refused)
+    }
+
+    /// Runs the command in a task of its own, one at a time: it may log in, and is not run by three connections at once.
+    async fn run(&self, run: Run) -> Result<Presented, CredentialError> {
+        let (answer, answered) = oneshot::channel();
+        let credential = self.clone();
+        tokio::spawn(async move {
+            let _turn = credential.found.turn.lock().await;
+            let held = latest(&credential.found).filter(|_| run == Run::Unless);
+            let result = match held {
+                Some(held) => Ok(held),
+                // Whoever has given up in the queue needs no run of its own.
+                None if answer.is_closed() => return,
+                None => credential.read().await,
+            };
+            let _ = answer.send(result);
+        });
+        answered.await.unwrap_or(Err(CredentialError::Interrupted))
     }
 
     async fn read(&self) -> Result<Presented, CredentialError> {
@@ -127,9 +157,10 @@ impl Found {
     }
 }
 
+/// The one that was found last, unless it was refused.
 fn latest(found: &Arc<Found>) -> Option<Presented> {
     let held = found.lock();
-    let secret = held.secret.clone()?;
+    let secret = held.secret.clone().filter(|_| held.generation > held.refused)?;
     Some(Presented { secret, generation: held.generation, found: Arc::clone(found) })
 }
 

@@ -58,6 +58,9 @@ pub enum CredentialError {
     /// A command without even a program.
     #[error("the credential's command is empty")]
     NoProgram,
+    /// The runtime ends, and the command with it.
+    #[error("the credential's command was interrupted")]
+    Interrupted,
     /// There is nothing in it.
     #[error("the credential is empty")]
     Empty,

@@ -1,7 +1,8 @@
 //! A connection of the exchange: answers requests, passes ticks on, and does what it is told to.
 
-use super::wire::{Answer, EXPIRED, Request};
-use super::world::{Admitted, Frame, Order, now};
+use super::floor::Number;
+use super::wire::{Answer, EXPIRED, RefusedAt, Request};
+use super::world::{Admitted, Frame, Order, World, now};
 use futures_util::{SinkExt, StreamExt};
 use std::collections::VecDeque;
 use std::future::pending;
@@ -14,8 +15,8 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-/// Answers that wait while acks are delayed; whoever asks more at a time is not understood.
-const UNANSWERED: usize = 1_000;
+/// Answers that wait, each with the first ticks of a whole batch; nothing more is read until one of them is sent.
+const UNANSWERED: usize = 8;
 
 /// Serves one connection until it ends.
 pub(super) async fn run(
@@ -54,6 +55,7 @@ pub(super) async fn run(
 }
 
 struct Connection {
+    // Dropped before the socket: whoever finds its connection ended finds its place free.
     admitted: Admitted,
     socket: WebSocketStream<TcpStream>,
     frames: mpsc::Receiver<Frame>,
@@ -87,7 +89,7 @@ impl Connection {
                 }
             };
             let outcome = tokio::select! {
-                message = self.socket.next() => match message {
+                message = self.socket.next(), if self.answers.len() < UNANSWERED => match message {
                     Some(Ok(message)) => self.hear(message),
                     Some(Err(_)) | None => return End::Cut,
                 },
@@ -123,36 +125,38 @@ impl Connection {
     }
 
     fn handle(&mut self, request: Request<'_>) -> Result<(), End> {
+        match request {
+            Request::Beat(_) => Ok(()),
+            Request::Subscribe { id, symbols } => {
+                self.owe(id, symbols.len(), |world, connection| world.subscribe(connection, &symbols, now()))
+            }
+            Request::Unsubscribe { id, symbols } => self.owe(id, symbols.len(), |world, connection| {
+                world.unsubscribe(connection, &symbols);
+                (Vec::new(), Vec::new())
+            }),
+        }
+    }
+
+    /// Does what was asked for, and owes an answer.
+    fn owe(
+        &mut self,
+        id: u64,
+        symbols: usize,
+        step: impl FnOnce(&mut World, Number) -> (Vec<RefusedAt<'static>>, Vec<Frame>),
+    ) -> Result<(), End> {
         let Admitted { shared, number } = &self.admitted;
-        let count = match &request {
-            Request::Subscribe { symbols, .. } => symbols.len(),
-            Request::Unsubscribe { symbols, .. } => symbols.len(),
-            Request::Beat(_) => return Ok(()),
-        };
-        if count > shared.options.max_batch {
+        if symbols > shared.options.max_batch {
             return Err(End::Close(CloseCode::Policy, "the request names too many symbols"));
         }
-        if self.answers.len() >= UNANSWERED {
-            return Err(End::Close(CloseCode::Policy, "too many requests are not answered yet"));
-        }
-        let (reply, delay) = shared.change(|world| {
+        let (refused, first, delay) = shared.change(|world| {
             if std::mem::take(&mut world.cut_next_request) {
                 return Err(End::Cut);
             }
-            let (id, refused, first) = match request {
-                Request::Subscribe { id, symbols } => {
-                    let (refused, first) = world.subscribe(*number, &symbols, now());
-                    (id, refused, first)
-                }
-                Request::Unsubscribe { id, symbols } => {
-                    world.unsubscribe(*number, &symbols);
-                    (id, Vec::new(), Vec::new())
-                }
-                Request::Beat(_) => return Ok((None, world.ack_delay)),
-            };
-            Ok((Some(Reply { ack: text(&Answer::Ack { id, refused }), first }), world.ack_delay))
+            let (refused, first) = step(world, *number);
+            Ok((refused, first, world.ack_delay))
         })?;
-        self.answers.extend(reply.map(|reply| (Instant::now() + delay, reply)));
+        let reply = Reply { ack: text(&Answer::Ack { id, refused }), first };
+        self.answers.push_back((Instant::now() + delay, reply));
         Ok(())
     }
 

@@ -44,6 +44,10 @@ impl Floor {
         }
     }
 
+    pub(super) fn max_topics(&self) -> usize {
+        self.max_topics
+    }
+
     pub(super) fn enter(&mut self, connection: Number) {
         self.lines.entry(connection).or_default();
     }

@@ -151,7 +151,7 @@ impl World {
             Ok(()) => Ok((found, carrier)),
             Err(Full) => {
                 self.counts.over_capacity += 1;
-                Err("this connection carries as many symbols as it may".to_owned())
+                Err(format!("this connection carries {} symbols, and no more are allowed", self.floor.max_topics()))
             }
         }
     }

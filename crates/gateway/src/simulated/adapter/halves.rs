@@ -177,12 +177,7 @@ impl Reader {
         match serde_json::from_str(&text).map_err(|_| UpstreamError::Garbled("not a message of an exchange"))? {
             Answer::Beat(_) => Ok(()),
             Answer::Ticks(ticked) => self.ticked(&Bytes::from(text.clone()), &ticked, ticks),
-            Answer::Ack { id, refused } => {
-                self.acked(id, &refused)?;
-                // First ticks may be in the buffer already, and count only when the writer knows that it was heard.
-                tokio::task::yield_now().await;
-                Ok(())
-            }
+            Answer::Ack { id, refused } => self.acked(id, &refused),
         }
     }
 
