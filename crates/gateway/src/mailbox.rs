@@ -197,3 +197,67 @@ impl State {
         Some(waker)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::task::noop_waker_ref;
+
+    fn mailbox(max_replies: usize) -> Mailbox {
+        Mailbox::new(Options { max_replies, ..Options::default() }).unwrap()
+    }
+
+    #[test]
+    fn only_whoever_waits_is_woken_and_only_once() {
+        let (mailbox, now) = (mailbox(10), Instant::now());
+        let mut context = Context::from_waker(noop_waker_ref());
+        assert!(mailbox.tick(now, Kind(1), "a".into()).is_none(), "nobody waits yet");
+        assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::Messages));
+        let mut frames = Vec::new();
+        mailbox.take(now, 1000, &mut frames);
+        assert_eq!((frames.len(), mailbox.poll(&mut context)), (1, Poll::Pending));
+        assert!(mailbox.tick(now, Kind(1), "b".into()).is_some());
+        assert!(mailbox.tick(now, Kind(2), "c".into()).is_none(), "it knows");
+    }
+
+    #[test]
+    fn whoever_cannot_send_is_woken_for_the_end_alone() {
+        let (mailbox, now) = (mailbox(1), Instant::now());
+        let mut context = Context::from_waker(noop_waker_ref());
+        assert_eq!(mailbox.poll_end(&mut context), Poll::Pending);
+        assert!(mailbox.tick(now, Kind(1), "a".into()).is_none());
+        assert!(mailbox.reply(now, "b".into()).is_none());
+        assert!(mailbox.reply(now, "c".into()).is_some(), "one too many");
+        let Poll::Ready(ending) = mailbox.poll_end(&mut context) else { panic!("it is over") };
+        assert_eq!(ending.code, 1008);
+        assert!(mailbox.end(Ending::new(1001, "later")).is_none());
+        assert_eq!(mailbox.ending(), Some(ending), "the first reason counts");
+    }
+
+    #[test]
+    fn what_waits_is_taken_before_the_end_and_in_portions() {
+        let (mailbox, now) = (mailbox(10), Instant::now());
+        let mut context = Context::from_waker(noop_waker_ref());
+        for kind in 0..3 {
+            assert!(mailbox.tick(now, Kind(kind), vec![0; 100].into()).is_none());
+        }
+        assert!(mailbox.end(Ending::new(1001, "over")).is_none());
+        assert!(mailbox.tick(now, Kind(9), "late".into()).is_none());
+        for portion in [2, 1] {
+            assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::Messages));
+            let mut frames = Vec::new();
+            mailbox.take(now, 150, &mut frames);
+            assert_eq!(frames.len(), portion);
+        }
+        assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::End(Ending::new(1001, "over"))));
+    }
+
+    #[test]
+    fn figures_are_counted_once() {
+        let (mailbox, now) = (mailbox(10), Instant::now());
+        for _ in 0..3 {
+            assert!(mailbox.tick(now, Kind(1), "a".into()).is_none());
+        }
+        assert_eq!((mailbox.take_figures(), mailbox.figures()), ((2, 0), (0, 0)));
+    }
+}
