@@ -65,6 +65,9 @@ impl State {
         figures.ticks += 1;
         let mut recipients = interest.recipients(id, instrument, mode).peekable();
         let wanted = recipients.peek().is_some();
+        if !wanted && scope.known.number(instrument).is_none() {
+            return;
+        }
         let Ok(market) = Market::read(&payload) else {
             figures.malformed += 1;
             return;
