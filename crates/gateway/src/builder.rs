@@ -3,7 +3,7 @@
 use crate::carrier;
 use crate::gateway::Gateway;
 use crate::hub::Hub;
-use crate::keys::Keys;
+use crate::keys::{Identity, Keys};
 use crate::options::{Limits, Options};
 use crate::server::Server;
 use crate::shared::{Scope, Shared, Supply};
@@ -33,7 +33,7 @@ pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4
 pub struct Builder {
     listen: SocketAddr,
     keys: Keys,
-    feeds: Vec<(Arc<str>, Arc<str>, Arc<dyn Source>)>,
+    feeds: Vec<(Identity, Arc<dyn Source>)>,
     tls: Option<Tls>,
     options: Options,
 }
@@ -106,7 +106,7 @@ impl Builder {
         user: impl Into<Arc<str>>,
         feed: Feed<A>,
     ) -> Builder {
-        self.feeds.push((broker.into(), user.into(), Arc::new(feed)));
+        self.feeds.push((Identity::new(broker, user), Arc::new(feed)));
         self
     }
 
@@ -177,7 +177,7 @@ impl Builder {
         };
         let hub = Hub::new(options.ltp_throttle, options.snapshot);
         let mut scopes = BTreeMap::new();
-        for (broker, user, source) in feeds {
+        for (Identity { broker, user, .. }, source) in feeds {
             let scope = Scope {
                 id: hub.scope(&broker, &user),
                 broker: Arc::clone(&broker),

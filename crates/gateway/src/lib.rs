@@ -1,4 +1,73 @@
 //! A market-data gateway: OpenAlgo's clients on one side, a [`Feed`](carom::feed::Feed) for each user at a broker on the other.
+//!
+//! Brokers let a user have a thousand symbols on a connection, and a handful of connections; a user has many programs that want
+//! prices. A [`Gateway`] is one WebSocket server for all of them: each says who it is with a key, subscribes, and gets ticks of
+//! its own user's feed, in OpenAlgo's protocol, so that the clients published for OpenAlgo need not be changed.
+//!
+//! ```
+//! use carom::feed::Feed;
+//! use carom_gateway::Gateway;
+//! use carom_gateway::credential::Credential;
+//! use carom_gateway::keys::{Identity, Keys, NewKey};
+//! use carom_gateway::simulated::{Exchange, Options, Simulated};
+//! use futures_util::{SinkExt, StreamExt};
+//! use std::net::Ipv4Addr;
+//! use std::time::{Duration, Instant};
+//! use tokio::net::TcpStream;
+//! use tokio_tungstenite::{client_async, tungstenite::Message};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // An upstream to try it on, a feed that packs topics onto its connections, and a key for its user.
+//! let exchange = Exchange::start(Options::default().token("today's".to_owned())).await?;
+//! let feed = Feed::builder(Simulated::new(&exchange.url(), Credential::fixed("today's"))?).build()?;
+//! let key = NewKey::generate()?;
+//! let keys = Keys::in_memory([(Identity::new("simulated", "demo"), key.sha256())]);
+//! let gateway = Gateway::builder()
+//!     .listen((Ipv4Addr::LOCALHOST, 0))
+//!     .keys(keys)
+//!     .feed("simulated", "demo", feed)
+//!     .start()
+//!     .await?;
+//!
+//! // What a client does.
+//! let address = gateway.local_addr();
+//! let (mut client, _) = client_async(format!("ws://{address}"), TcpStream::connect(address).await?).await?;
+//! let authenticate = format!(r#"{{"action":"authenticate","api_key":"{}"}}"#, key.reveal());
+//! client.send(Message::text(authenticate)).await?;
+//! let subscribe = r#"{"action":"subscribe","symbols":[{"symbol":"SBIN","exchange":"NSE"}],"mode":"LTP"}"#;
+//! client.send(Message::text(subscribe)).await?;
+//! for begins in [r#"{"type":"auth","status":"success""#, r#"{"type":"subscribe","status":"success""#, r#"{"type":"market_data""#] {
+//!     let said = client.next().await.unwrap()?.into_text()?;
+//!     assert!(said.starts_with(begins), "{said}");
+//! }
+//!
+//! assert_eq!((gateway.snapshot().clients, gateway.snapshot().subscriptions), (1, 1));
+//! drop(client);
+//! gateway.stop(Instant::now() + Duration::from_secs(5)).await;
+//! # Ok(()) }
+//! ```
+//!
+//! # The way of a tick
+//!
+//! ```text
+//! upstream -> feed -> bus of its user -> hub: who wants it? -> a frame for each mode -> mailboxes -> sockets
+//! ```
+//!
+//! Nobody on this way waits for anybody behind it. Ticks that wait give their place to newer ones of the same topic and mode, on
+//! the bus and in each client's mailbox, and are counted; replies and order updates do not. A client that does not read costs
+//! the others nothing, and is closed after [`slow_after`](Builder::slow_after).
+//!
+//! # Where it differs from OpenAlgo
+//!
+//! - `authenticate` is answered at once, as the upstream is connected to when somebody subscribes; a wrong key is answered with
+//!   `"type":"auth"`, later each time, and guessing is closed with 1008.
+//! - Ticks of one user are never sent to another. Each client gets one message for each tick and each mode it subscribed to.
+//! - The reply to `subscribe` comes when the upstream has answered, or after the feed's
+//!   [`pending_after`](carom::feed::Builder::pending_after); ticks come after it, the last known one first
+//!   ([`snapshot_on_subscribe`](Builder::snapshot_on_subscribe)).
+//! - `get_subscriptions` is new. There are [`Limits`], each of which names itself when it is met.
+//! - Messages are not compressed, also when a client offers that.
 
 mod builder;
 mod carrier;

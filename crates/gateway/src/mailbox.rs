@@ -6,7 +6,6 @@
 use bytes::Bytes;
 use carom_core::feed::outbox::{Options, Outbox, Overflow};
 use std::borrow::Cow;
-use std::future::poll_fn;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -39,10 +38,17 @@ struct State {
     outbox: Outbox<Kind, Bytes>,
     /// Set once: what is said after this is not sent.
     ending: Option<Ending>,
-    /// The client's task, when it waits for something to send.
-    waker: Option<Waker>,
+    /// The client's task, when it waits for something to send, or for the end.
+    waiting: Option<Waiting>,
     /// The figures that were taken: ticks that gave their place, and lost ones.
     taken: (u64, u64),
+}
+
+#[derive(Debug)]
+enum Waiting {
+    ForAnything(Waker),
+    /// Nothing can be sent for now: a tick is no reason to wake it.
+    ForTheEnd(Waker),
 }
 
 /// What a client's task finds.
@@ -58,7 +64,7 @@ impl Mailbox {
     /// Nothing waits. The options were validated before.
     pub(crate) fn new(options: Options) -> Option<Mailbox> {
         let outbox = Outbox::new(options).ok()?;
-        Some(Mailbox { state: Mutex::new(State { outbox, ending: None, waker: None, taken: (0, 0) }) })
+        Some(Mailbox { state: Mutex::new(State { outbox, ending: None, waiting: None, taken: (0, 0) }) })
     }
 
     /// A tick. Who is to be woken, if the client's task waits.
@@ -69,7 +75,7 @@ impl Mailbox {
             return None;
         }
         state.outbox.tick(now, kind, frame);
-        state.waker.take()
+        state.something()
     }
 
     /// Something that is not replaced by what comes later: a reply, an order update. A client that lets too many wait is
@@ -83,8 +89,9 @@ impl Mailbox {
         if let Err(Overflow { waiting }) = state.outbox.reply(now, frame) {
             let reason = format!("{waiting} replies wait to be read, and there may be no more");
             state.ending = Some(Ending { code: 1008, reason: reason.into() });
+            return state.over();
         }
-        state.waker.take()
+        state.something()
     }
 
     /// Ticks of these kinds are not wanted any more.
@@ -98,12 +105,11 @@ impl Mailbox {
     pub(crate) fn end(&self, ending: Ending) -> Option<Waker> {
         let mut state = self.lock();
         state.ending.get_or_insert(ending);
-        state.waker.take()
+        state.over()
     }
 
     /// Whether there is something to do for the client's task, which is woken if not.
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Found> {
-        let waker = context.waker().clone();
         let mut state = self.lock();
         if !state.outbox.is_empty() {
             return Poll::Ready(Found::Messages);
@@ -111,19 +117,19 @@ impl Mailbox {
         if let Some(ending) = &state.ending {
             return Poll::Ready(Found::End(ending.clone()));
         }
-        let before = state.waker.replace(waker);
-        drop(state);
-        drop(before);
+        let waiting = Waiting::ForAnything(context.waker().clone());
+        let _before = state.waiting.replace(waiting);
         Poll::Pending
     }
 
-    /// Waits until the client is to be closed.
-    pub(crate) async fn ended(&self) {
-        let ended = |context: &mut Context<'_>| match self.poll(context) {
-            Poll::Ready(Found::End(_)) => Poll::Ready(()),
-            Poll::Ready(Found::Messages) | Poll::Pending => Poll::Pending,
-        };
-        poll_fn(ended).await;
+    /// Whether the client is to be closed; its task is woken when it is, and for nothing else.
+    pub(crate) fn poll_end(&self, context: &mut Context<'_>) -> Poll<Ending> {
+        let mut state = self.lock();
+        if let Some(ending) = &state.ending {
+            return Poll::Ready(ending.clone());
+        }
+        let _before = state.waiting.replace(Waiting::ForTheEnd(context.waker().clone()));
+        Poll::Pending
     }
 
     /// Takes messages until they make up `bytes`, or none is left.
@@ -170,5 +176,88 @@ impl Mailbox {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Who is to be woken when there is something to send.
+    fn something(&mut self) -> Option<Waker> {
+        match self.waiting.take() {
+            Some(Waiting::ForAnything(waker)) => Some(waker),
+            other => {
+                self.waiting = other;
+                None
+            }
+        }
+    }
+
+    /// Who is to be woken when the client is to be closed.
+    fn over(&mut self) -> Option<Waker> {
+        let (Waiting::ForAnything(waker) | Waiting::ForTheEnd(waker)) = self.waiting.take()?;
+        Some(waker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::task::noop_waker_ref;
+
+    fn mailbox(max_replies: usize) -> Mailbox {
+        Mailbox::new(Options { max_replies, ..Options::default() }).unwrap()
+    }
+
+    #[test]
+    fn only_whoever_waits_is_woken_and_only_once() {
+        let (mailbox, now) = (mailbox(10), Instant::now());
+        let mut context = Context::from_waker(noop_waker_ref());
+        assert!(mailbox.tick(now, Kind(1), "a".into()).is_none(), "nobody waits yet");
+        assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::Messages));
+        let mut frames = Vec::new();
+        mailbox.take(now, 1000, &mut frames);
+        assert_eq!((frames.len(), mailbox.poll(&mut context)), (1, Poll::Pending));
+        assert!(mailbox.tick(now, Kind(1), "b".into()).is_some());
+        assert!(mailbox.tick(now, Kind(2), "c".into()).is_none(), "it knows");
+    }
+
+    #[test]
+    fn whoever_cannot_send_is_woken_for_the_end_alone() {
+        let (mailbox, now) = (mailbox(1), Instant::now());
+        let mut context = Context::from_waker(noop_waker_ref());
+        assert_eq!(mailbox.poll_end(&mut context), Poll::Pending);
+        assert!(mailbox.tick(now, Kind(1), "a".into()).is_none());
+        assert!(mailbox.reply(now, "b".into()).is_none());
+        assert!(mailbox.reply(now, "c".into()).is_some(), "one too many");
+        let Poll::Ready(ending) = mailbox.poll_end(&mut context) else { panic!("it is over") };
+        assert_eq!(ending.code, 1008);
+        assert!(mailbox.end(Ending::new(1001, "later")).is_none());
+        assert_eq!(mailbox.ending(), Some(ending), "the first reason counts");
+    }
+
+    #[test]
+    fn what_waits_is_taken_before_the_end_and_in_portions() {
+        let (mailbox, now) = (mailbox(10), Instant::now());
+        let mut context = Context::from_waker(noop_waker_ref());
+        for kind in 0..3 {
+            assert!(mailbox.tick(now, Kind(kind), vec![0; 100].into()).is_none());
+        }
+        assert!(mailbox.end(Ending::new(1001, "over")).is_none());
+        assert!(mailbox.tick(now, Kind(9), "late".into()).is_none());
+        for portion in [2, 1] {
+            assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::Messages));
+            let mut frames = Vec::new();
+            mailbox.take(now, 150, &mut frames);
+            assert_eq!(frames.len(), portion);
+        }
+        assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::End(Ending::new(1001, "over"))));
+    }
+
+    #[test]
+    fn figures_are_counted_once() {
+        let (mailbox, now) = (mailbox(10), Instant::now());
+        for _ in 0..3 {
+            assert!(mailbox.tick(now, Kind(1), "a".into()).is_none());
+        }
+        assert_eq!((mailbox.take_figures(), mailbox.figures()), ((2, 0), (0, 0)));
     }
 }

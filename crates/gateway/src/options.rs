@@ -12,7 +12,8 @@ pub struct Limits {
     pub message_size: usize,
     /// Most subscriptions of one client: each mode of each instrument is one. Default: 5,000.
     pub topics_per_client: usize,
-    /// Most clients from one address; one more is answered 429 before it is upgraded. Default: 1,000.
+    /// Most clients from one address, of IPv6 from one network of 64 bits; one more is answered 429 before it is upgraded.
+    /// Default: 1,000.
     pub clients_per_address: usize,
     /// Most clients in all; one more is answered 503 before it is upgraded. Default: 10,000.
     pub clients: usize,

@@ -4,7 +4,7 @@ use crate::mailbox::{Ending, Mailbox};
 use crate::options::Limits;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -28,7 +28,7 @@ struct State {
 pub(crate) enum Full {
     /// There are as many clients as there may be.
     Clients { limit: usize },
-    /// There are as many from that address as there may be.
+    /// There are as many from that address, or its network of 64 bits, as there may be.
     Address { limit: usize },
 }
 
@@ -64,6 +64,7 @@ impl Roll {
         if state.clients.len() >= clients {
             return Err(Full::Clients { limit: clients });
         }
+        let address = one_of(address);
         let here = state.by_address.entry(address).or_default();
         if *here >= clients_per_address {
             return Err(Full::Address { limit: clients_per_address });
@@ -109,5 +110,48 @@ impl Drop for Entry {
                 state.by_address.remove(&self.address);
             }
         }
+    }
+}
+
+/// An address, as far as it tells people apart: of IPv6 each has a whole network of 64 bits.
+fn one_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carom_core::feed::outbox::Options;
+
+    fn mailbox() -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(Options::default()).unwrap())
+    }
+
+    #[test]
+    fn networks_of_one_person_are_one_address() {
+        let (roll, limits) = (Arc::new(Roll::default()), Limits { clients_per_address: 1, ..Limits::default() });
+        let enter = |address: &str| roll.enter(&limits, address.parse().unwrap(), &mailbox());
+        let first = enter("2001:db8::1").unwrap();
+        assert_eq!(enter("2001:db8::ffff:1").unwrap_err(), Full::Address { limit: 1 });
+        let _other = enter("2001:db8:0:1::1").unwrap();
+        let _old = enter("192.0.2.1").unwrap();
+        assert_eq!(enter("::ffff:192.0.2.1").unwrap_err(), Full::Address { limit: 1 });
+        drop(first);
+        assert!(enter("2001:db8::2").is_ok());
+        assert_eq!(roll.len(), 2);
+    }
+
+    #[test]
+    fn whoever_comes_when_it_is_over_is_told_so() {
+        let (roll, over) = (Arc::new(Roll::default()), Ending::new(1001, "over"));
+        let (early, late) = (mailbox(), mailbox());
+        let address = "192.0.2.1".parse().unwrap();
+        let _early = roll.enter(&Limits::default(), address, &early).unwrap();
+        roll.end(over.clone());
+        let _late = roll.enter(&Limits::default(), address, &late).unwrap();
+        assert_eq!((early.ending(), late.ending()), (Some(over.clone()), Some(over)));
     }
 }

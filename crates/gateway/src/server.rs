@@ -6,6 +6,7 @@ use crate::roll::Full;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::wire::Wire;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -109,7 +110,7 @@ async fn serve(shared: Arc<Shared>, mailbox: Arc<Mailbox>, tls: Option<TlsAccept
             Some(socket) => socket,
             None => return,
         },
-        () = mailbox.ended() => return,
+        _ = poll_fn(|context| mailbox.poll_end(context)) => return,
     };
     Client::new(shared, mailbox, socket, address, deadline).run().await;
 }

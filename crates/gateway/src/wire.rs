@@ -93,3 +93,43 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    #[tokio::test]
+    async fn frames_and_answers_stay_whole_and_in_order_however_little_is_taken_at_a_time() {
+        let (near, mut far) = duplex(3);
+        let mut wire = Wire::new(near);
+        wire.push(b"first frame,");
+        wire.write_all(b"an answer,").await.unwrap();
+        wire.push(b"second frame");
+        assert!(!wire.is_drained());
+        let reading = tokio::spawn(async move {
+            let mut read = String::new();
+            far.read_to_string(&mut read).await.map(|_| read)
+        });
+        poll_fn(|context| wire.poll_drain(context)).await.unwrap();
+        assert!(wire.is_drained());
+        drop(wire);
+        assert_eq!(reading.await.unwrap().unwrap(), "first frame,an answer,second frame");
+    }
+
+    #[tokio::test]
+    async fn answers_wait_when_too_much_is_on_its_way_and_an_empty_buffer_is_let_go() {
+        let (near, mut far) = duplex(BRIM);
+        let mut wire = Wire::new(near);
+        wire.push(&vec![0; 2 * BRIM + 1]);
+        let answered = poll_fn(|context| Poll::Ready(Pin::new(&mut wire).poll_write(context, b"pong"))).await;
+        assert!(answered.is_pending());
+        let reading = tokio::spawn(async move { far.read_exact(&mut vec![0; 2 * BRIM + 1]).await.map(|_| far) });
+        poll_fn(|context| wire.poll_drain(context)).await.unwrap();
+        assert!(wire.out.capacity() > KEPT);
+        wire.rest();
+        assert_eq!(wire.out.capacity(), 0);
+        reading.await.unwrap().unwrap();
+    }
+}

@@ -2,10 +2,13 @@
 
 mod gateway_stage;
 
+use carom::feed::Feed;
 use carom_core::feed::Mode;
 use futures_util::SinkExt;
 use gateway_stage::{Stage, instrument};
 use serde_json::json;
+use std::time::Duration;
+use testkit::feed::{OnOpen, OnWrite};
 use tokio_tungstenite::tungstenite::Message;
 
 #[tokio::test]
@@ -219,12 +222,12 @@ async fn order_updates_reach_those_of_the_user_who_asked_for_them() {
 #[tokio::test]
 async fn a_credential_that_was_refused_is_tried_again_when_it_is_said_to_have_changed() {
     let stage = Stage::new().await;
-    stage.upstream.on_open(testkit::feed::OnOpen::Refuse);
+    stage.upstream.on_open(OnOpen::Refuse);
     let mut client = stage.client().await;
     client.send(json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"})).await;
     stage.upstream.until(|upstream| upstream.attempts() == 1).await;
     stage.feed.states().wait_for(|state| *state == carom::feed::State::Refused).await.unwrap();
-    stage.upstream.on_open(testkit::feed::OnOpen::Succeed);
+    stage.upstream.on_open(OnOpen::Succeed);
     let bus = stage.gateway.bus("scripted", "asha").unwrap();
     bus.publish("CACHE_INVALIDATE_AUTH_asha", r#"{"action":"invalidate","user_id":"asha"}"#);
     stage.upstream.until(|upstream| !upstream.carried(&instrument("SBIN")).is_empty()).await;
@@ -234,4 +237,23 @@ async fn a_credential_that_was_refused_is_tried_again_when_it_is_said_to_have_ch
         reply,
         json!({"type": "broker_info", "status": "success", "broker": "scripted", "adapter_status": "connected", "user_id": "asha"})
     );
+}
+
+#[tokio::test]
+async fn while_a_subscribe_is_under_way_ticks_flow_and_later_requests_wait_their_turn() {
+    let upstream = gateway_stage::upstream();
+    let feed = Feed::builder(upstream.clone()).pending_after(Duration::from_millis(500)).build().unwrap();
+    let stage = Stage::on(upstream, feed, |gateway| gateway).await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    stage.upstream.on_write(OnWrite::Never);
+    client.send(json!({"action": "subscribe", "symbol": "INFY", "exchange": "NSE", "request_id": 1})).await;
+    client.send(json!({"action": "ping", "_pingId": 2})).await;
+    stage.until(|snapshot| snapshot.feeds[0].feed.waiting == 1).await;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    assert_eq!(client.next().await["data"]["ltp"], 1);
+    let reply = client.next().await;
+    assert_eq!((&reply["request_id"], &reply["status"]), (&json!(1), &json!("success")), "it is pending");
+    assert_eq!(client.next().await["_pingId"], 2);
+    assert_eq!(stage.gateway.snapshot().subscriptions, 2);
 }

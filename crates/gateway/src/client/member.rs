@@ -17,7 +17,7 @@ use carom_core::feed::interest::ClientId;
 use carom_core::feed::{Instrument, Level, Mode, Topic};
 use futures_util::future::join_all;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -70,37 +70,37 @@ impl Member {
     pub(super) fn topics(
         &self,
         entries: &[Result<Instrument, BadEntry>],
-        mode: Mode,
-        depth: u16,
-    ) -> Result<Vec<Topic>, Refusal> {
+        level: Level,
+    ) -> Result<BTreeSet<Topic>, Refusal> {
         if self.scope.supply.is_none() {
             return Err(Refusal::new(Code::BrokerError, "Broker adapter not found"));
         }
-        Ok(entries.iter().flatten().map(|instrument| topic_of(instrument, mode, depth)).collect())
+        Ok(entries.iter().flatten().map(|instrument| topic_of(instrument, level)).collect())
     }
 
-    /// How many topics it would have with these.
-    pub(super) fn count_with(&self, topics: &[Topic]) -> usize {
-        self.shared.hub.count_with(self.client, topics)
+    /// Whether it would have more than `limit` topics with these: at least how many.
+    pub(super) fn too_many_with(&self, topics: &BTreeSet<Topic>, limit: usize) -> Option<usize> {
+        // Far too many are not looked up one by one while everybody waits for the hub.
+        let count = match topics.len() {
+            many if many > limit => many,
+            _ => self.shared.hub.count_with(self.client, topics),
+        };
+        Some(count).filter(|count| *count > limit)
     }
 
-    /// Subscribes to these, all together, and replies; what it has already calls nobody.
+    /// Subscribes to the topics of these entries, all together, and replies; what it has already calls nobody.
     ///
     /// Cancel safe: what is under way is given back.
     pub(super) async fn subscribe(
         &self,
+        topics: BTreeSet<Topic>,
         entries: &[Result<Instrument, BadEntry>],
-        mode: Mode,
-        depth: u16,
+        level: Level,
         echo: Option<&Echo>,
     ) {
         let Some(supply) = &self.scope.supply else { return };
         let hub = &self.shared.hub;
-        let mut asked: BTreeMap<Topic, Result<Held, String>> = BTreeMap::new();
-        let new = entries.iter().flatten().map(|instrument| topic_of(instrument, mode, depth));
-        let mut new: Vec<Topic> = new.filter(|topic| !hub.has(self.client, topic)).collect();
-        new.sort();
-        new.dedup();
+        let new: Vec<Topic> = topics.into_iter().filter(|topic| !hub.has(self.client, topic)).collect();
         let under_way = new.into_iter().map(async |topic| {
             let told = match has_a_name(&topic) {
                 true => Held::subscribe(Arc::clone(&supply.source), topic.clone()).await.map_err(|error| why(&error)),
@@ -108,14 +108,13 @@ impl Member {
             };
             (topic, told)
         });
-        asked.extend(join_all(under_way).await);
+        let asked: BTreeMap<Topic, Result<Held, String>> = join_all(under_way).await.into_iter().collect();
 
-        let level = Level { mode, depth };
         let answers: Vec<Answer<'_, Level>> = entries
             .iter()
             .map(|entry| match entry {
                 Err(entry) => Answer::from(entry),
-                Ok(instrument) => match asked.get(&topic_of(instrument, mode, depth)) {
+                Ok(instrument) => match asked.get(&topic_of(instrument, level)) {
                     Some(Err(reason)) => Answer::failed(instrument, Cow::Borrowed(reason.as_str())),
                     Some(Ok(_)) | None => Answer::served(instrument, level),
                 },
@@ -155,8 +154,8 @@ impl Drop for Member {
     }
 }
 
-fn topic_of(instrument: &Instrument, mode: Mode, depth: u16) -> Topic {
-    Topic { instrument: instrument.clone(), level: Level { mode, depth } }
+fn topic_of(instrument: &Instrument, level: Level) -> Topic {
+    Topic { instrument: instrument.clone(), level }
 }
 
 /// Whether its ticks would be known as its own when they come from the bus.

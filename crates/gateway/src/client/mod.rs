@@ -9,6 +9,7 @@
 //! cannot be written give their place to newer ones. Requests wait when replies do, so a client that does not read what it
 //! asked for is not asked for more.
 
+mod farewell;
 mod member;
 mod session;
 
@@ -19,8 +20,9 @@ use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::wire::Wire;
 use bytes::Bytes;
+use farewell::{AUTH_TIMEOUT, KEEPALIVE, SLOW, ending_for};
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, SinkExt, StreamExt};
+use futures_util::{FutureExt, StreamExt};
 use session::{Asked, Session};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -29,12 +31,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Sleep, timeout};
+use tokio::time::Sleep;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::error::CapacityError;
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::tungstenite::Message;
 
 /// How much is written at a time.
 const BATCH: usize = 16 << 10;
@@ -44,16 +43,6 @@ const LINE: usize = 16;
 
 /// A request is not begun while so many replies wait.
 const REPLIES: usize = 8;
-
-/// How long a client has to take leave.
-const LEAVE: Duration = Duration::from_secs(2);
-
-const AUTH_TIMEOUT: Ending = Ending::new(4401, "auth timeout");
-const KEEPALIVE: Ending = Ending::new(1011, "keepalive ping timeout");
-const SLOW: Ending = Ending::new(1008, "slow client");
-const TOO_BIG: Ending = Ending::new(1009, "message too big");
-const NOT_TEXT: Ending = Ending::new(1007, "text is not UTF-8");
-const BROKEN: Ending = Ending::new(1002, "protocol error");
 
 /// See the [module](self).
 pub(crate) struct Client {
@@ -92,11 +81,13 @@ enum Pulse {
 /// What happened.
 enum Event {
     Heard(Message),
-    /// There is nothing more to be read, for this reason if it is known.
+    /// It has said goodbye.
+    Left,
+    /// There is nothing more to be read, for this reason if it can be told.
     Failed(Option<Ending>),
     Served(Session, Option<Ending>),
     Timer,
-    /// Everything is written, and the client is to be closed.
+    /// The client is to be closed: everything is written, or nothing can be.
     End(Ending),
 }
 
@@ -135,6 +126,7 @@ impl Client {
         loop {
             match poll_fn(|context| self.poll(context)).await {
                 Event::Heard(message) => self.hear(message),
+                Event::Left => return self.part().await,
                 Event::Failed(None) => return,
                 Event::Failed(Some(ending)) => return self.cut(ending).await,
                 Event::Served(session, ending) => {
@@ -169,7 +161,7 @@ impl Client {
             match self.socket.poll_next_unpin(context) {
                 Poll::Ready(Some(Ok(message))) => return Poll::Ready(Event::Heard(message)),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(ending_for(&error))),
-                Poll::Ready(None) => return Poll::Ready(Event::Failed(None)),
+                Poll::Ready(None) => return Poll::Ready(Event::Left),
                 Poll::Pending => {}
             }
             // The library may have answered something.
@@ -191,7 +183,8 @@ impl Client {
                 match wire.poll_drain(context) {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(_)) => return Poll::Ready(Event::Failed(None)),
-                    Poll::Pending => return Poll::Pending,
+                    // What waits for it is not waited for when it is to go.
+                    Poll::Pending => return self.mailbox.poll_end(context).map(Event::End),
                 }
             }
             match self.mailbox.poll(context) {
@@ -283,56 +276,5 @@ impl Client {
         let slow = self.mailbox.slow_at().unwrap_or(now + self.shared.options.outbox.slow_after);
         let at = pulse.min(slow).min(self.auth_deadline.unwrap_or(pulse));
         self.timer.as_mut().reset(at.into());
-    }
-
-    /// Says goodbye, and waits a moment for the answer.
-    async fn leave(mut self, ending: Ending) {
-        self.give_up();
-        let goodbye = async {
-            self.socket.send(close(&ending)).await?;
-            while let Some(message) = self.socket.next().await {
-                message?;
-            }
-            Ok::<(), Error>(())
-        };
-        if !matches!(timeout(LEAVE, goodbye).await, Ok(Ok(()))) {
-            self.socket.get_ref().socket().abandon();
-        }
-    }
-
-    /// Says goodbye to somebody who cannot be understood any more, or who does not read: what it still sends is thrown away.
-    async fn cut(mut self, ending: Ending) {
-        self.give_up();
-        let goodbye = async {
-            self.socket.send(close(&ending)).await?;
-            let wire = self.socket.get_mut();
-            wire.shutdown().await?;
-            let mut rest = [0; 4096];
-            while wire.read(&mut rest).await? > 0 {}
-            Ok::<(), Error>(())
-        };
-        if !matches!(timeout(LEAVE, goodbye).await, Ok(Ok(()))) {
-            self.socket.get_ref().socket().abandon();
-        }
-    }
-
-    /// What it has is not kept for as long as it takes to say goodbye.
-    fn give_up(&mut self) {
-        self.turn = Turn::Nobody;
-        self.line.clear();
-    }
-}
-
-fn close(Ending { code, reason }: &Ending) -> Message {
-    Message::Close(Some(CloseFrame { code: (*code).into(), reason: reason.as_ref().into() }))
-}
-
-/// What a client is told of its mistake; `None` if there is nobody to be told.
-fn ending_for(error: &Error) -> Option<Ending> {
-    match error {
-        Error::Capacity(CapacityError::MessageTooLong { .. }) => Some(TOO_BIG),
-        Error::Utf8(_) => Some(NOT_TEXT),
-        Error::Protocol(_) => Some(BROKEN),
-        _ => None,
     }
 }

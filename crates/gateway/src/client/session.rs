@@ -9,7 +9,7 @@ use crate::protocol::reply::{self, Answer, Wanted};
 use crate::protocol::{ApiKey, BadEntry, Code, Echo, Leave, Refusal, Request};
 use crate::shared::Shared;
 use crate::source::is_connected;
-use carom_core::feed::{Instrument, Mode};
+use carom_core::feed::{Instrument, Level};
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
@@ -103,7 +103,7 @@ impl Session {
             }
             Request::SupportedBrokers => reply::supported_brokers(&self.shared.brokers()),
             Request::Subscribe { entries, mode, depth, echo } => {
-                self.subscribe(&entries, mode, depth, echo.as_ref()).await?;
+                self.subscribe(&entries, Level { mode, depth }, echo.as_ref()).await?;
                 return Ok(None);
             }
             Request::Unsubscribe { entries, echo } => self.unsubscribe(&entries, echo.as_ref())?,
@@ -140,17 +140,17 @@ impl Session {
     async fn subscribe(
         &mut self,
         entries: &[Result<Instrument, BadEntry>],
-        mode: Mode,
-        depth: u16,
+        level: Level,
         echo: Option<&Echo>,
     ) -> Result<(), Refusal> {
         let member = self.member.as_ref().ok_or_else(Refusal::not_authenticated)?;
-        let topics = member.topics(entries, mode, depth)?;
+        let topics = member.topics(entries, level)?;
         let limits = &self.shared.options.limits;
-        let count = member.count_with(&topics);
-        if count > limits.topics_per_client {
-            let limit = limits.topics_per_client;
-            let message = format!("A client may have {limit} topics (topics_per_client), and this would make {count}");
+        let limit = limits.topics_per_client;
+        if let Some(count) = member.too_many_with(&topics, limit) {
+            let message = format!(
+                "A client may have {limit} topics (topics_per_client), and with these it would have {count} or more"
+            );
             return Err(Refusal::new(Code::TooManyTopics, message));
         }
         if !self.allowance.take(Instant::now(), limits, topics.len()) {
@@ -160,7 +160,7 @@ impl Session {
             );
             return Err(Refusal::new(Code::RateLimited, message));
         }
-        member.subscribe(entries, mode, depth, echo).await;
+        member.subscribe(topics, entries, level, echo).await;
         Ok(())
     }
 

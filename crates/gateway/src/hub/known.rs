@@ -194,7 +194,7 @@ mod tests {
     fn prices_that_come_too_soon_are_held_and_the_last_one_is_told() {
         let (mut known, start, ms) = (Known::default(), Instant::now(), Duration::from_millis);
         let number = known.heard(start, &sbin(), Mode::Ltp, "1".into(), true).unwrap();
-        let mut price = |known: &mut Known, after: u64, text: &'static str| {
+        let price = |known: &mut Known, after: u64, text: &'static str| {
             known.throttle(start + ms(after), number, ms(50), Bytes::from_static(text.as_bytes()))
         };
         assert_eq!(price(&mut known, 0, "1"), Price::Tell("1".into()));

@@ -4,17 +4,21 @@
 //! tick becomes text once for each mode that somebody wants, and all mailboxes share that text.
 
 mod known;
+mod state;
+mod superseded;
 
-use crate::frame;
-use crate::mailbox::{Kind, Mailbox};
-use crate::protocol::market::Market;
+pub(crate) use state::Figures;
+pub(crate) use superseded::drop_superseded;
+
+use crate::mailbox::Mailbox;
 use crate::protocol::topic::{self, BusTopic};
 use bytes::Bytes;
 use carom::feed::bus::Message;
-use carom_core::feed::interest::{ClientId, Interest, Joined, ScopeId};
+use carom_core::feed::interest::{ClientId, Joined, ScopeId};
 use carom_core::feed::{Instrument, Mode, Topic};
-use known::{Known, Number, Price};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use known::Known;
+use state::{Scope, State};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -27,42 +31,6 @@ pub(crate) struct Hub {
     /// Whether the last known tick is sent to whoever subscribes.
     snapshot: bool,
     state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    interest: Interest,
-    scopes: BTreeMap<ScopeId, Scope>,
-    /// Mailboxes by the index of clients.
-    seats: Vec<Option<Arc<Mailbox>>>,
-    figures: Figures,
-}
-
-/// What is known of a user at a broker.
-#[derive(Debug)]
-struct Scope {
-    broker: Arc<str>,
-    user: Arc<str>,
-    known: Known,
-    /// Who wants to hear of orders.
-    orders: BTreeSet<ClientId>,
-}
-
-/// What the hub has counted; clients that are gone included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
-    /// Clients who have said who they are.
-    pub(crate) authenticated: usize,
-    /// Subscriptions, of each client each mode of each instrument.
-    pub(crate) subscriptions: usize,
-    /// Ticks that came.
-    pub(crate) ticks: u64,
-    /// Ticks and messages that gave their place to newer ones.
-    pub(crate) conflated: u64,
-    /// Messages that were lost because too many waited for one client.
-    pub(crate) lost: u64,
-    /// Messages of a bus that made no sense.
-    pub(crate) malformed: u64,
 }
 
 /// What is to be done after messages of a bus were carried.
@@ -123,13 +91,11 @@ impl Hub {
         self.lock().interest.depth_of(client, &topic.instrument, topic.mode()) == Some(topic.level.depth)
     }
 
-    /// How many subscriptions a client would have with these.
-    pub(crate) fn count_with(&self, client: ClientId, topics: &[Topic]) -> usize {
+    /// How many subscriptions a client would have with these, which are not too many.
+    pub(crate) fn count_with(&self, client: ClientId, topics: &BTreeSet<Topic>) -> usize {
         let state = self.lock();
-        let had = |topic: &&Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
-        let new: BTreeSet<_> =
-            topics.iter().filter(|topic| !had(topic)).map(|topic| (&topic.instrument, topic.mode())).collect();
-        state.interest.count_of(client) + new.len()
+        let has = |topic: &&Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
+        state.interest.count_of(client) + topics.iter().filter(|topic| !has(topic)).count()
     }
 
     /// A client gets these from now on, after `reply`; then the last known tick of each that is new to it. What the feed is to
@@ -278,133 +244,4 @@ impl Hub {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl State {
-    #[expect(clippy::too_many_arguments, reason = "they are a tick, and where it goes")]
-    fn tick(
-        &mut self,
-        now: Instant,
-        throttle: Option<Duration>,
-        id: ScopeId,
-        instrument: &Instrument,
-        mode: Mode,
-        payload: Bytes,
-        wakers: &mut Vec<Waker>,
-    ) {
-        let State { interest, scopes, seats, figures } = self;
-        let Some(scope) = scopes.get_mut(&id) else { return };
-        figures.ticks += 1;
-        let mut recipients = interest.recipients(id, instrument, mode).peekable();
-        let wanted = recipients.peek().is_some();
-        let Ok(market) = Market::read(&payload) else {
-            figures.malformed += 1;
-            return;
-        };
-        let Some(number) = scope.known.heard(now, instrument, mode, payload.clone(), wanted) else { return };
-        // What each mode's clients are told; `Some(None)`: nothing for now.
-        let mut texts: [Option<Option<Bytes>>; 3] = [None, None, None];
-        for (client, mode) in recipients {
-            let text = texts[usize::from(mode.number() - 1)].get_or_insert_with(|| {
-                let text = frame::text(&market.message(instrument, mode, &scope.broker, false));
-                match throttle.filter(|_| mode == Mode::Ltp) {
-                    None => Some(text),
-                    Some(interval) => match scope.known.throttle(now, number, interval, text) {
-                        Price::Tell(text) => Some(text),
-                        Price::Held { replaced } => {
-                            figures.conflated += u64::from(replaced);
-                            None
-                        }
-                    },
-                }
-            });
-            if let Some(text) = text
-                && let Some(Some(mailbox)) = seats.get(client.index())
-            {
-                wakers.extend(mailbox.tick(now, number.kind(mode), text.clone()));
-            }
-        }
-    }
-
-    /// What became of an order: for all clients of its user who asked for that.
-    fn order(&mut self, now: Instant, id: ScopeId, payload: Bytes, wakers: &mut Vec<Waker>) {
-        let State { scopes, seats, figures, .. } = self;
-        let Some(scope) = scopes.get(&id) else { return };
-        // A bus belongs to one user; a payload that names another was published on the wrong one.
-        let Some(text) = str::from_utf8(&payload).ok().filter(|text| is_order_of(&scope.user, text)) else {
-            figures.malformed += 1;
-            return;
-        };
-        let text = frame::text(text);
-        for client in &scope.orders {
-            if let Some(Some(mailbox)) = seats.get(client.index()) {
-                wakers.extend(mailbox.reply(now, text.clone()));
-            }
-        }
-    }
-
-    fn sweep(&mut self, now: Instant, id: ScopeId) {
-        let State { interest, scopes, .. } = self;
-        if let Some(scope) = scopes.get_mut(&id) {
-            scope.known.sweep(now, |instrument| interest.counts(id, instrument) != [0; 3]);
-        }
-    }
-
-    fn forget(&mut self, client: ClientId, left: &[Topic]) {
-        let Some(scope) = self.interest.scope_of(client).and_then(|id| self.scopes.get(&id)) else { return };
-        if let Some(Some(mailbox)) = self.seats.get(client.index()) {
-            mailbox.forget(scope.kinds(left));
-        }
-    }
-}
-
-impl Scope {
-    /// The last known tick of a topic, as it is told to whoever subscribes.
-    fn last_word(&self, topic: &Topic) -> Option<(Kind, Bytes)> {
-        let (number, payload) = self.known.latest(&topic.instrument, topic.mode())?;
-        let text = Market::read(&payload).ok()?.message(&topic.instrument, topic.mode(), &self.broker, true);
-        Some((number.kind(topic.mode()), frame::text(&text)))
-    }
-
-    fn kinds<'a>(&'a self, topics: &'a [Topic]) -> impl Iterator<Item = Kind> + 'a {
-        let number = |topic: &Topic| self.known.number(&topic.instrument).map(|number: Number| (number, topic.mode()));
-        topics.iter().filter_map(number).map(|(number, mode)| number.kind(mode))
-    }
-}
-
-/// Leaves of several ticks with one name only the last. How many are gone.
-///
-/// The others stay in their order: a price that is newer than an order book must not be told before it.
-pub(crate) fn drop_superseded(messages: &mut Vec<Message>) -> u64 {
-    if messages.len() < 2 {
-        return 0;
-    }
-    let before = messages.len();
-    let mut last = HashMap::with_capacity(before);
-    for (at, message) in messages.iter().enumerate() {
-        last.insert(Arc::clone(&message.topic), at);
-    }
-    if last.len() == before {
-        return 0;
-    }
-    let mut at = 0;
-    messages.retain(|message| {
-        let keep = last.get(&message.topic) == Some(&at) || !is_tick(&message.topic);
-        at += 1;
-        keep
-    });
-    (before - messages.len()) as u64
-}
-
-fn is_tick(name: &str) -> bool {
-    matches!(topic::parse(name), Some(BusTopic::Tick { .. }))
-}
-
-fn is_order_of(user: &str, payload: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Order<'a> {
-        #[serde(borrow, default)]
-        user_id: Option<std::borrow::Cow<'a, str>>,
-    }
-    serde_json::from_str::<Order<'_>>(payload).is_ok_and(|order| order.user_id.is_none_or(|named| named == user))
 }

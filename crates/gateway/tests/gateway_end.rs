@@ -1,0 +1,113 @@
+//! The end: of clients that leave, fall silent or vanish, and of the gateway.
+
+mod gateway_stage;
+
+use carom::feed::State;
+use carom_core::feed::Mode;
+use futures_util::{SinkExt, StreamExt};
+use gateway_stage::{LONG, NEVER, Stage, instrument, try_connect};
+use serde_json::json;
+use std::time::{Duration, Instant};
+use testkit::feed::{OnOpen, OnWrite};
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
+
+#[tokio::test]
+async fn a_client_that_leaves_is_answered_and_gives_back_what_it_had() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    client.socket.send(Message::Close(None)).await.unwrap();
+    while let Some(message) = client.socket.next().await {
+        message.expect("an orderly end");
+    }
+    stage.until(|snapshot| snapshot.clients == 0 && snapshot.subscriptions == 0).await;
+    stage.upstream.until(|upstream| upstream.carried(&instrument("SBIN")).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_vanishes_in_the_middle_of_a_subscribe_has_nothing() {
+    let stage = Stage::new().await;
+    let mut stays = stage.client().await;
+    stays.subscribe("INFY", "LTP").await;
+    stage.upstream.on_write(OnWrite::Never);
+    let mut vanishes = stage.client().await;
+    vanishes.send(json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"})).await;
+    stage.until(|snapshot| snapshot.feeds[0].feed.waiting == 1).await;
+    drop(vanishes);
+    stage.until(|snapshot| snapshot.clients == 1).await;
+    let snapshot = stage.gateway.snapshot();
+    assert_eq!((snapshot.subscriptions, snapshot.feeds[0].feed.waiting), (1, 0));
+    let interest: usize = stage.feed.topics().iter().map(|topic| topic.interest).sum();
+    assert_eq!(interest, 1, "only the other one's");
+}
+
+#[tokio::test]
+async fn a_client_that_answers_no_ping_is_closed() {
+    let stage = Stage::with(|gateway| gateway.ping(Duration::from_millis(50), Duration::from_millis(500))).await;
+    let (mut reads, silent) = (stage.connect().await, stage.connect().await);
+    // A client library answers pings when it is read from. This one's socket is read without it.
+    let reading = tokio::spawn(async move { while reads.socket.next().await.is_some() {} });
+    let mut bytes = Vec::new();
+    timeout(LONG, silent.socket.into_inner().read_to_end(&mut bytes)).await.expect("in time").unwrap();
+    let close = [&1011u16.to_be_bytes()[..], b"keepalive ping timeout"].concat();
+    assert!(bytes.ends_with(&close), "{bytes:?}");
+    stage.until(|snapshot| snapshot.clients == 1).await;
+    assert!(!reading.is_finished());
+}
+
+#[tokio::test]
+async fn stopping_tells_clients_closes_feeds_and_refuses_everybody() {
+    let stage = Stage::new().await;
+    let (mut client, mut unknown) = (stage.client().await, stage.connect().await);
+    client.subscribe("SBIN", "LTP").await;
+    let (address, Stage { gateway, upstream, feed, .. }) = (stage.address(), stage);
+    let stopped = tokio::spawn(async move { gateway.stop(Instant::now() + NEVER).await });
+    assert_eq!(client.closed().await, (1001, "gateway is stopping".to_owned()));
+    assert_eq!(unknown.closed().await.0, 1001);
+    assert!(client.socket.next().await.is_none());
+    assert!(unknown.socket.next().await.is_none());
+    assert_eq!(timeout(LONG, stopped).await.expect("in time").unwrap(), 0, "nothing was cut");
+    assert_eq!(feed.state(), State::Stopped);
+    assert_eq!((upstream.open_now(), upstream.goodbyes()), (0, 1));
+    assert!(try_connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn what_waits_for_a_client_comes_before_the_close() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.until(|snapshot| snapshot.ticks == 1).await;
+    let stopped = tokio::spawn(stage.gateway.stop(Instant::now() + NEVER));
+    assert_eq!(client.next().await["data"]["ltp"], 1);
+    assert_eq!(client.closed().await.0, 1001);
+    while client.socket.next().await.is_some() {}
+    timeout(LONG, stopped).await.expect("in time").unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_is_not_held_up_by_clients_or_upstreams_beyond_its_deadline() {
+    let stage = Stage::new().await;
+    stage.upstream.on_open(OnOpen::Never);
+    let mut client = stage.client().await;
+    client.send(json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"})).await;
+    stage.upstream.until(|upstream| upstream.attempts() == 1).await;
+    // One that has connected and says nothing at all.
+    let _mute = tokio::net::TcpStream::connect(stage.address()).await.unwrap();
+    stage.until(|snapshot| snapshot.clients == 2).await;
+    let feed = stage.feed.clone();
+    let stopping = stage.gateway.stop(Instant::now() + Duration::from_millis(100));
+    timeout(LONG, stopping).await.expect("in time");
+    assert_ne!(feed.state(), State::Running);
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_dropped_closes_its_clients() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    drop(stage.gateway);
+    assert_eq!(client.closed().await.0, 1001);
+}

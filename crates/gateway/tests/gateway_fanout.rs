@@ -1,0 +1,144 @@
+//! Fan-out: one message for each tick and mode that a client wants, to those whose ticks they are and nobody else.
+
+mod gateway_stage;
+
+use carom_core::feed::Mode;
+use gateway_stage::{NEVER, Stage, instrument};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn mode_and_price(message: &Value) -> (u64, u64) {
+    (message["mode"].as_u64().unwrap(), message["data"]["ltp"].as_u64().unwrap())
+}
+
+#[tokio::test]
+async fn each_client_gets_one_message_for_each_tick_and_mode_it_wants() {
+    let stage = Stage::new().await;
+    let (mut both, mut quotes) = (stage.client().await, stage.client().await);
+    both.subscribe("SBIN", "LTP").await;
+    both.subscribe("SBIN", "Depth").await;
+    quotes.subscribe("SBIN", "Quote").await;
+
+    stage.tick("SBIN", Mode::Depth, 1);
+    let of_the_book = [both.next().await, both.next().await];
+    assert_eq!(of_the_book.each_ref().map(mode_and_price), [(1, 1), (3, 1)]);
+    assert_eq!(mode_and_price(&quotes.next().await), (2, 1));
+
+    stage.tick("SBIN", Mode::Ltp, 2);
+    assert_eq!(mode_and_price(&both.next().await), (1, 2));
+    both.expect_silence().await;
+    quotes.expect_silence().await;
+}
+
+#[tokio::test]
+async fn users_never_see_each_others_ticks() {
+    let stage = Stage::new().await;
+    let (mut asha, mut ravi) = (stage.client().await, stage.client_of(&stage.other_key).await);
+    for client in [&mut asha, &mut ravi] {
+        client.subscribe("SBIN", "LTP").await;
+    }
+    stage.tick("SBIN", Mode::Ltp, 1);
+    assert_eq!(asha.next().await["data"]["ltp"], 1);
+    ravi.expect_silence().await;
+    stage.other_upstream.tick(&instrument("SBIN"), Mode::Ltp, r#"{"ltp":2}"#);
+    assert_eq!(ravi.next().await["data"]["ltp"], 2);
+    asha.expect_silence().await;
+}
+
+#[tokio::test]
+async fn whoever_subscribes_gets_the_last_known_tick_after_the_reply() {
+    let stage = Stage::new().await;
+    let mut first = stage.client().await;
+    first.subscribe("SBIN", "Quote").await;
+    stage.tick("SBIN", Mode::Quote, 1);
+    assert_eq!(first.next().await.get("snapshot"), None, "it is live");
+
+    let mut second = stage.client().await;
+    second.send(json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE", "mode": 1})).await;
+    assert_eq!(second.next().await["type"], "subscribe");
+    let known = second.next().await;
+    assert_eq!((mode_and_price(&known), &known["snapshot"]), ((1, 1), &json!(true)));
+    second.subscribe("SBIN", "LTP").await;
+    second.subscribe("SBIN", "Depth").await;
+    second.expect_silence().await;
+}
+
+#[tokio::test]
+async fn the_last_known_tick_can_be_left_out() {
+    let stage = Stage::with(|gateway| gateway.snapshot_on_subscribe(false)).await;
+    let mut first = stage.client().await;
+    first.subscribe("SBIN", "LTP").await;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    first.next().await;
+    let mut second = stage.client().await;
+    second.subscribe("SBIN", "LTP").await;
+    second.expect_silence().await;
+}
+
+#[tokio::test]
+async fn prices_are_held_back_and_the_last_one_is_told() {
+    let stage = Stage::with(|gateway| gateway.ltp_throttle(Duration::from_secs(2))).await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    client.subscribe("SBIN", "Quote").await;
+    let carried = |count| move |snapshot: &carom_gateway::Snapshot| snapshot.ticks == count;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    assert_eq!(mode_and_price(&client.next().await), (1, 1), "the first is told at once");
+    for price in 2..=4 {
+        stage.tick("SBIN", Mode::Ltp, price);
+        stage.until(carried(u64::from(price))).await;
+    }
+    stage.tick("SBIN", Mode::Quote, 5);
+    assert_eq!(mode_and_price(&client.next().await), (2, 5), "quotes are not held back");
+    assert_eq!(mode_and_price(&client.next().await), (1, 5), "and of the prices the last one is told");
+    assert_eq!(stage.gateway.snapshot().conflated, 3);
+    client.expect_silence().await;
+}
+
+#[tokio::test]
+async fn a_price_that_is_held_back_is_no_ones_when_nobody_wants_it_any_more() {
+    let stage = Stage::with(|gateway| gateway.ltp_throttle(NEVER)).await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    client.next().await;
+    stage.tick("SBIN", Mode::Ltp, 2);
+    stage.until(|snapshot| snapshot.ticks == 2).await;
+    client.expect_silence().await;
+    client.ask(json!({"action": "unsubscribe_all"})).await;
+    client.expect_silence().await;
+}
+
+#[tokio::test]
+async fn ticks_that_make_no_sense_are_counted_and_delay_nobody() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    let bus = stage.gateway.bus("scripted", "asha").unwrap();
+    for (topic, payload) in [
+        ("NSE_SBIN_LTP", &b"not JSON"[..]),
+        ("NSE_SBIN_LTP_", b"{}"),
+        ("NSE_SBIN_9", b"{}"),
+        ("", b"{}"),
+        ("NSE_SBIN_DEPTH", b"\xff\xfe"),
+        ("SCRIPTED_asha_positions", b"ignored"),
+        ("NSE_SBIN_QUOTE", b"{\"ltp\":7}"),
+    ] {
+        bus.publish(topic, payload.to_vec());
+    }
+    assert_eq!(mode_and_price(&client.next().await), (1, 7));
+    assert_eq!(stage.gateway.snapshot().malformed, 5);
+}
+
+#[tokio::test]
+async fn nothing_of_what_was_given_up_comes_after_the_reply() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let symbols: Vec<Value> = (0..200).map(|n| json!({"symbol": format!("S{n}"), "exchange": "NSE"})).collect();
+    client.ask(json!({"action": "subscribe", "symbols": symbols, "mode": 1})).await;
+    for n in 0..200 {
+        stage.tick(&format!("S{n}"), Mode::Ltp, n);
+    }
+    client.ask(json!({"action": "unsubscribe_all"})).await;
+    client.expect_silence().await;
+}
