@@ -1,134 +1,13 @@
 //! What a feed decides, case by case. Each test is named for its rule.
 
+mod feed_stage;
+
 use carom_core::feed::{
-    Action, Change, ConnectionId, ConnectionState, Delivery, End, Level, Machine, Milestone, Mode, Options, Placement,
-    Refusal, Standing, State, Subscribed, Topic, WaiterId,
+    ConnectionState, Delivery, End, Level, Machine, Milestone, Mode, Options, Refusal, Standing, State, Subscribed,
 };
 use carom_core::idle::Idleness;
-use carom_core::recovery::{Policy, Recovery};
+use feed_stage::{Stage, ms, small, topic};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn topic(number: usize, mode: Mode) -> Topic {
-    Topic::new("NSE", format!("S{number}"), mode)
-}
-
-/// Two connections of two topics, written at once, without linger; exact delays of 100 ms.
-fn small() -> Options {
-    let policy =
-        Policy::default().attempts(2).timeout(ms(1_000)).max_timeout(ms(1_000)).delay(ms(100)).max_delay(ms(1_000));
-    Options {
-        max_topics_per_connection: 2,
-        max_connections: 2,
-        linger: ms(0),
-        pace: ms(0),
-        stall_after: None,
-        recovery: Recovery::from(policy.spread(0.0)),
-        ..Options::default()
-    }
-}
-
-/// The machine, a clock that is moved by hand, and what it has asked for.
-struct Stage {
-    machine: Machine,
-    now: Instant,
-    opening: Vec<ConnectionId>,
-    closing: Vec<ConnectionId>,
-    writes: Vec<(ConnectionId, Vec<Change>)>,
-    told: Vec<Milestone>,
-}
-
-impl Stage {
-    #[allow(clippy::disallowed_methods)]
-    fn new(options: Options) -> Stage {
-        let machine = Machine::new(options, 1).unwrap();
-        let now = Instant::now();
-        Stage { machine, now, opening: Vec::new(), closing: Vec::new(), writes: Vec::new(), told: Vec::new() }
-    }
-
-    /// Sees what the machine wants, without letting time pass.
-    fn go(&mut self) {
-        while let Some(action) = self.machine.poll_action() {
-            match action {
-                Action::Open { connection, .. } => self.opening.push(connection),
-                Action::Write { connection, changes } => self.writes.push((connection, changes)),
-                Action::Close(connection) => self.closing.push(connection),
-                Action::Tell(milestone) => self.told.push(milestone),
-            }
-        }
-        self.machine.check().unwrap();
-    }
-
-    /// Lets everything that was asked for succeed, until nothing is asked for.
-    fn settle(&mut self) {
-        self.go();
-        while !(self.opening.is_empty() && self.writes.is_empty() && self.closing.is_empty()) {
-            for connection in std::mem::take(&mut self.opening) {
-                self.machine.handle_opened(self.now, connection);
-            }
-            for (connection, _) in std::mem::take(&mut self.writes) {
-                self.machine.handle_written(self.now, connection, &[]);
-            }
-            for connection in std::mem::take(&mut self.closing) {
-                self.machine.handle_ended(self.now, connection, End::Lost);
-            }
-            self.go();
-        }
-    }
-
-    fn subscribe(&mut self, topic: &Topic) -> Subscribed {
-        let subscribed = self.machine.subscribe(self.now, topic);
-        self.go();
-        subscribed
-    }
-
-    /// These topics, carried.
-    fn carry(&mut self, numbers: impl IntoIterator<Item = usize>) {
-        for number in numbers {
-            self.subscribe(&topic(number, Mode::Quote));
-        }
-        self.settle();
-        while self.machine.poll_delivery().is_some() {}
-    }
-
-    fn leave(&mut self, number: usize) {
-        assert!(self.machine.unsubscribe(self.now, &topic(number, Mode::Quote)));
-        self.go();
-    }
-
-    fn waits(&mut self, topic: &Topic) -> WaiterId {
-        match self.subscribe(topic) {
-            Subscribed::Waiting(waiter) => waiter,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn placed(&mut self, topic: &Topic) -> Placement {
-        match self.subscribe(topic) {
-            Subscribed::Placed(placement) => placement,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Lets time pass, wake by wake.
-    fn pass(&mut self, time: Duration) {
-        let until = self.now + time;
-        while let Some(next) = self.machine.next_timeout().filter(|next| *next <= until) {
-            self.now = self.now.max(next);
-            self.machine.handle_timeout(self.now);
-            self.go();
-        }
-        self.now = until;
-    }
-
-    fn connection_of(&self, number: usize) -> usize {
-        self.machine.glance_at(&topic(number, Mode::Quote).instrument).expect("it is there").connection
-    }
-}
 
 #[test]
 fn the_first_connection_with_room_is_used_first() {

@@ -2,21 +2,21 @@
 
 use super::entries::Home;
 use super::lines::{Line, LineState, Write};
+use super::opening::Parting;
 use super::told::Milestone;
 use super::{Machine, State};
 use crate::idle::Idleness;
 use std::time::Instant;
 
 impl Machine {
-    /// Topics of lines that wait for another attempt go to lines that are up and have room. A line that nobody needs any more
-    /// is not tried again.
+    /// Topics of lines without a connection go to lines that are up and have room. A line that nobody needs any more is not
+    /// tried again.
     pub(super) fn rescue(&mut self, now: Instant) {
         for line in 0..self.lines.len() {
-            if !matches!(self.lines[line].state, LineState::Waiting { .. }) {
-                continue;
-            }
             let mut topics = 0;
-            while let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.first_up_with_room(line)) {
+            while self.lines[line].is_stranded()
+                && let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.first_up_with_room(line))
+            {
                 self.rehome(now, id, Home::At(to));
                 self.settle(now, id);
                 topics += 1;
@@ -26,7 +26,10 @@ impl Machine {
             }
             let found = &mut self.lines[line];
             if found.homes.is_empty() {
-                (found.state, found.lost) = (LineState::Vacant, false);
+                found.lost = false;
+                if matches!(found.state, LineState::Waiting { .. }) {
+                    found.state = LineState::Vacant;
+                }
             }
         }
     }
@@ -102,7 +105,7 @@ impl Machine {
         for line in 0..self.lines.len() {
             if self.lines[line].up_mut().is_some_and(|up| up.idleness.release()) {
                 self.tell(Milestone::Released { connection: line + 1 });
-                self.start_closing(now, line);
+                self.start_closing(now, line, Parting::Orderly);
             }
         }
     }

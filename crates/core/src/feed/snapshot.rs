@@ -210,9 +210,8 @@ impl Machine {
                 return Err(format!("line {at} is {:?} with {} topics", line.state, line.homes.len()));
             }
         }
-        let stranded = |line: &Line| matches!(line.state, LineState::Waiting { .. }) && !line.homes.is_empty();
         let has_room = |line: &Line| line.is_up() && line.room(&self.options) > 0;
-        if self.lines.iter().any(stranded) && self.lines.iter().any(has_room) {
+        if self.lines.iter().any(Line::is_stranded) && self.lines.iter().any(has_room) {
             return Err("topics wait on a line that cannot be reopened, though another has room".to_owned());
         }
         for (id, entry) in &self.entries {

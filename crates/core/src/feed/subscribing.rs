@@ -164,8 +164,10 @@ impl Machine {
         };
         let topics = self.topics();
         if matches!(self.lines[line].state, LineState::Vacant) {
-            self.tell(Milestone::Opening { connection: line + 1, topics });
-            self.open_anew(line);
+            self.need(now, line);
+            if matches!(self.lines[line].state, LineState::Opening { .. }) {
+                self.tell(Milestone::Opening { connection: line + 1, topics });
+            }
         }
         self.rehome(now, id, Home::At(line));
         let (on_connection, connections) = (self.lines[line].homes.len(), self.connections());
@@ -184,7 +186,7 @@ impl Machine {
     fn line_with_room(&mut self) -> Option<usize> {
         let rank = |line: &Line| match &line.state {
             LineState::Up(_) => 0,
-            LineState::Opening { .. } if !line.lost => 0,
+            LineState::Opening { .. } if line.setback.is_none() => 0,
             LineState::Opening { .. } | LineState::Waiting { .. } => 1,
             LineState::Vacant => 2,
             LineState::Closing { .. } => 3,

@@ -32,7 +32,12 @@ pub enum Action {
     /// End this connection, or the attempt to open it, and say with [`Machine::handle_ended`] when it really has ended.
     ///
     /// [`Machine::handle_ended`]: super::Machine::handle_ended
-    Close(ConnectionId),
+    Close {
+        /// Which.
+        connection: ConnectionId,
+        /// Whether it works, and a goodbye may take its time; otherwise it is dropped at once.
+        goodbye: bool,
+    },
     /// Something that people want to know.
     Tell(Milestone),
 }
