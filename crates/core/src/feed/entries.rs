@@ -19,7 +19,8 @@ pub(super) struct Entry {
     pub(super) wants: Wants,
     pub(super) home: Home,
     pub(super) refused: Option<Refused>,
-    pub(super) waiters: BTreeSet<WaiterId>,
+    /// Who waits, by how much of it.
+    pub(super) waiters: BTreeSet<(Level, WaiterId)>,
     /// When something of it has lingered, as it is on the agenda.
     linger_at: Option<Instant>,
     pub(super) last_tick: Option<Instant>,
@@ -68,6 +69,8 @@ impl Home {
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
     pub(super) level: Level,
+    /// Whether more was carried, and less was not wanted instead.
+    pub(super) downgrade: bool,
     pub(super) reason: Arc<str>,
     pub(super) times: u32,
     /// `None` when it is being tried again.
@@ -99,9 +102,24 @@ impl Entry {
     /// What its home is to carry of it, when it carries `held` so far: the most that is wanted and not refused.
     pub(super) fn target(&self, held: Option<Level>) -> Option<Level> {
         match &self.refused {
-            Some(Refused { level, until: Some(_), .. }) => self.wants.highest_below(*level).or(held),
-            Some(Refused { until: None, .. }) | None => self.wants.highest(),
+            // Too much is carried, and nobody gets less than it wants.
+            Some(Refused { level, downgrade: true, until: Some(_), .. }) if held >= Some(*level) => held,
+            Some(Refused { level, downgrade: false, until: Some(_), .. }) => self.wants.highest_below(*level).or(held),
+            Some(Refused { .. }) | None => self.wants.highest(),
         }
+    }
+}
+
+impl Entry {
+    /// Those who wait for no more than this.
+    pub(super) fn waiters_up_to(&self, level: Level) -> Vec<WaiterId> {
+        self.waiters.range(..=(level, WaiterId(u64::MAX))).map(|(_, waiter)| *waiter).collect()
+    }
+
+    /// Those who wait for just this.
+    pub(super) fn waiters_at(&self, level: Level) -> Vec<WaiterId> {
+        let just = (level, WaiterId(0))..=(level, WaiterId(u64::MAX));
+        self.waiters.range(just).map(|(_, waiter)| *waiter).collect()
     }
 }
 

@@ -215,8 +215,8 @@ impl Machine {
             }
         }
         let waiting = |(waiter, found): (&super::WaiterId, &super::Waiter)| {
-            let home = self.entries[&found.entry].home.line();
-            home.is_some_and(|line| !self.lines[line].is_up()).then_some(*waiter)
+            let home = self.entries.get(&found.entry).and_then(|entry| entry.home.line());
+            home.is_none_or(|line| !self.lines[line].is_up()).then_some(*waiter)
         };
         for waiter in self.waiters.iter().filter_map(waiting).collect::<Vec<_>>() {
             self.is_pending(waiter);

@@ -146,8 +146,9 @@ impl Machine {
         let (line, wanted) = (entry.home.line()?, entry.wants.highest()?);
         let standing = match &entry.refused {
             _ if !entry.wants.is_counted() => Standing::Lingering,
+            // If less of it was refused, more is carried.
+            Some(_) | None if self.is_live(id, entry) => Standing::Live,
             Some(refused) => Standing::Refused { reason: Arc::clone(&refused.reason) },
-            None if self.is_live(id, entry) => Standing::Live,
             None => Standing::Pending,
         };
         Some(TopicGlance {
@@ -225,6 +226,11 @@ impl Machine {
             }
             if entry.home == Home::Nowhere && !self.lines.iter().any(|line| line.has_stream(*id)) {
                 return Err(format!("{} is kept for nothing", entry.instrument));
+            }
+        }
+        for (waiter, found) in &self.waiters {
+            if !self.entries.get(&found.entry).is_some_and(|entry| entry.wants.is_counted_at(found.level)) {
+                return Err(format!("{waiter:?} waits for what nobody wants"));
             }
         }
         let waiting: usize = self.entries.values().map(|entry| entry.waiters.len()).sum();

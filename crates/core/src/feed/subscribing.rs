@@ -3,7 +3,7 @@
 use super::entries::{Entry, EntryId, Home, Waiter};
 use super::lines::{Line, LineState};
 use super::told::{Delivery, Milestone, Placement, Refusal, Subscribed, WaiterId};
-use super::topic::Topic;
+use super::topic::{Level, Topic};
 use super::wants::Left;
 use super::{Due, Machine, State};
 use std::time::Instant;
@@ -47,6 +47,13 @@ impl Machine {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         let until = Some(self.options.linger).filter(|linger| !linger.is_zero()).map(|linger| now + linger);
         let Some(left) = entry.wants.remove(topic.level, until) else { return false };
+        match left {
+            Left::Others => {}
+            Left::Lingers | Left::Gone => {
+                // Who still waits for it had its interest taken back by somebody else.
+                self.turn_away(id, topic.level, &Refusal::Unsubscribed);
+            }
+        }
         match (left, until) {
             (Left::Lingers, Some(until)) => self.linger(id, until),
             (Left::Others | Left::Lingers | Left::Gone, _) => self.settle(now, id),
@@ -89,13 +96,8 @@ impl Machine {
 
     /// Tells those who wait for what is carried by now.
     pub(super) fn answer(&mut self, id: EntryId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        if entry.waiters.is_empty() {
-            return;
-        }
-        let carried = self.carried(id);
-        let served = |waiter: &WaiterId| self.waiters.get(waiter).is_some_and(|w| Some(w.level) <= carried);
-        for waiter in entry.waiters.iter().copied().filter(served).collect::<Vec<_>>() {
+        let Some(carried) = self.carried(id) else { return };
+        for waiter in self.entries[&id].waiters_up_to(carried) {
             self.deliver(waiter, false);
         }
     }
@@ -105,11 +107,21 @@ impl Machine {
         self.deliver(waiter, true);
     }
 
+    /// Tells those who wait for just this that they do so in vain.
+    pub(super) fn turn_away(&mut self, id: EntryId, level: Level, refusal: &Refusal) -> usize {
+        let waiters = self.entries.get(&id).map_or_else(Vec::new, |entry| entry.waiters_at(level));
+        for waiter in &waiters {
+            self.take_waiter(*waiter);
+            self.deliveries.push_back(Delivery::Refused { waiter: *waiter, refusal: refusal.clone() });
+        }
+        waiters.len()
+    }
+
     pub(super) fn take_waiter(&mut self, waiter: WaiterId) -> Option<Waiter> {
         let found = self.waiters.remove(&waiter)?;
         self.agenda.remove(&(found.deadline, Due::Waiter(waiter)));
         if let Some(entry) = self.entries.get_mut(&found.entry) {
-            entry.waiters.remove(&waiter);
+            entry.waiters.remove(&(found.level, waiter));
         }
         Some(found)
     }
@@ -121,7 +133,7 @@ impl Machine {
     }
 
     /// Where a topic is, if there is nothing to wait for: it is carried, or it cannot be for now.
-    fn outlook(&self, id: EntryId, level: super::Level, already: bool) -> Option<Placement> {
+    fn outlook(&self, id: EntryId, level: Level, already: bool) -> Option<Placement> {
         if Some(level) <= self.carried(id) {
             return Some(self.placement(id, already, false));
         }
@@ -136,14 +148,14 @@ impl Machine {
         self.waiters.insert(waiter, Waiter { entry: id, level: topic.level, already, deadline });
         self.agenda.insert((deadline, Due::Waiter(waiter)));
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.waiters.insert(waiter);
+            entry.waiters.insert((topic.level, waiter));
         }
         waiter
     }
 
     /// How much of it is carried where its ticks are taken from.
-    fn carried(&self, id: EntryId) -> Option<super::Level> {
-        self.lines[self.entries[&id].home.source()?].carries(id)
+    fn carried(&self, id: EntryId) -> Option<Level> {
+        self.lines[self.entries.get(&id)?.home.source()?].carries(id)
     }
 
     fn placement(&self, id: EntryId, already: bool, pending: bool) -> Placement {

@@ -113,6 +113,12 @@ impl Wants {
         self.levels.iter().any(|want| matches!(want.interest, Interest::Counted(_)))
     }
 
+    /// Whether somebody wants just this.
+    pub(super) fn is_counted_at(&self, level: Level) -> bool {
+        let counted = |want: &Want| want.level == level && matches!(want.interest, Interest::Counted(_));
+        self.levels.iter().any(counted)
+    }
+
     /// How many want it, at any level.
     pub(super) fn count(&self) -> usize {
         let count = |want: &Want| match want.interest {

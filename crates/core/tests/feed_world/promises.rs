@@ -76,6 +76,8 @@ impl World {
             }
             None => {}
             Some(to) => {
+                let takes_away = highest.is_some() && change.from >= highest && Some(to) < highest;
+                assert!(!takes_away, "{change:?}, wanted {highest:?}");
                 let settles_for_less = self.subscribers.troubled.contains(&change.instrument);
                 assert!(Some(to) >= highest || settles_for_less, "{change:?}, wanted {highest:?}");
             }

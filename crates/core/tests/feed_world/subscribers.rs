@@ -46,13 +46,18 @@ impl Subscribers {
         self.wanted.get(instrument)?.last_key_value().map(|(level, _)| *level)
     }
 
+    fn wants(&self, topic: &Topic) -> bool {
+        self.wanted.get(&topic.instrument).is_some_and(|levels| levels.contains_key(&topic.level))
+    }
+
     fn add(&mut self, topic: &Topic) {
         *self.wanted.entry(topic.instrument.clone()).or_default().entry(topic.level).or_default() += 1;
     }
 
     fn remove(&mut self, topic: &Topic) {
         let Some(levels) = self.wanted.get_mut(&topic.instrument) else { return };
-        let count = levels.get_mut(&topic.level).expect("it is wanted");
+        // Somebody else may have left on its behalf.
+        let Some(count) = levels.get_mut(&topic.level) else { return };
         *count -= 1;
         if *count == 0 {
             levels.remove(&topic.level);
@@ -113,13 +118,8 @@ impl World {
 
     fn leave(&mut self, topic: &Topic) {
         self.note(|_| format!("  unsubscribe {topic} {}", topic.level.depth));
-        let wanted = self.subscribers.wanted.get(&topic.instrument).is_some_and(|l| l.contains_key(&topic.level));
-        // Those who wait leave by giving up.
-        let count = self.subscribers.wanted.get(&topic.instrument).and_then(|levels| levels.get(&topic.level));
-        let waiting = self.subscribers.waiting.values().filter(|(waited, _)| waited == topic).count();
-        if wanted && count.copied() <= Some(waiting) {
-            return;
-        }
+        // Somebody may leave on behalf of another who still waits.
+        let wanted = self.subscribers.wants(topic);
         assert_eq!(self.machine.unsubscribe(self.now(), topic), wanted, "{topic}");
         if wanted {
             self.subscribers.remove(topic);
@@ -154,7 +154,7 @@ impl World {
                         assert!(self.setting.refuses > 0.0);
                         self.subscribers.remove(&topic);
                     }
-                    Refusal::Unsubscribed => {}
+                    Refusal::Unsubscribed => assert!(!self.subscribers.wants(&topic), "somebody wants {topic}"),
                     Refusal::Closed => assert!(self.closing),
                     Refusal::CapacityReached { .. } => panic!("whoever waits has a place"),
                 }
