@@ -87,6 +87,111 @@ fn a_refused_level_leaves_the_next_lower_one_and_is_tried_again_for_those_who_we
 }
 
 #[test]
+fn a_refused_downgrade_leaves_more_than_is_wanted_and_is_tried_again() {
+    let mut stage = Stage::new(small());
+    for mode in Mode::ALL {
+        stage.subscribe(&topic(0, mode));
+        stage.settle();
+    }
+    let [_, quote, deep] = Mode::ALL.map(|mode| topic(0, mode));
+    assert!(stage.machine.unsubscribe(stage.now, &deep));
+    stage.go();
+    for later in [100, 200] {
+        let (connection, changes) = stage.writes.pop().expect("the downgrade");
+        assert_eq!((changes[0].from, changes[0].to), (Some(deep.level), Some(quote.level)));
+        stage.machine.handle_written(stage.now, connection, &[(0, "not now".into())]);
+        stage.go();
+        assert!(stage.writes.is_empty(), "whoever wants quotes does not lose them: {:?}", stage.writes);
+        let glance = stage.machine.glance_at(&deep.instrument).unwrap();
+        assert_eq!((glance.carried, glance.standing), (Some(deep.level), Standing::Live));
+        stage.pass(ms(later));
+    }
+    // Where nothing is carried of it yet, what is wanted is asked for.
+    let (connection, _) = stage.writes.pop().expect("the downgrade");
+    stage.machine.handle_written(stage.now, connection, &[(0, "not now".into())]);
+    stage.pass(ms(10_000));
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.writes.clear();
+    stage.settle();
+    assert_eq!(stage.machine.glance_at(&deep.instrument).unwrap().carried, Some(quote.level));
+}
+
+#[test]
+fn who_waits_for_what_another_takes_back_is_told() {
+    for linger in [0, 1_000] {
+        let mut stage = Stage::new(Options { linger: ms(linger), ..small() });
+        let (wanted, higher) = (topic(0, Mode::Quote), topic(0, Mode::Depth));
+        let (one, same, other) = (stage.waits(&wanted), stage.waits(&wanted), stage.waits(&higher));
+        assert!(stage.machine.unsubscribe(stage.now, &wanted));
+        stage.go();
+        assert_eq!(stage.machine.poll_delivery(), None, "one interest is left, and nobody knows whose");
+        assert!(stage.machine.unsubscribe(stage.now, &wanted));
+        stage.go();
+        for waiter in [one, same] {
+            let refusal = Refusal::Unsubscribed;
+            assert_eq!(stage.machine.poll_delivery(), Some(Delivery::Refused { waiter, refusal }));
+        }
+        stage.settle();
+        let delivery = stage.machine.poll_delivery();
+        assert!(matches!(delivery, Some(Delivery::Placed { waiter, .. }) if waiter == other), "{delivery:?}");
+    }
+}
+
+#[test]
+fn a_refused_credential_finds_nobody_waiting_for_what_is_gone() {
+    let mut stage = Stage::new(Options { linger: ms(100), ..small() });
+    let waiter = stage.waits(&topic(0, Mode::Quote));
+    stage.waits(&topic(1, Mode::Quote));
+    stage.leave(0);
+    stage.pass(ms(200));
+    stage.machine.handle_ended(stage.now, stage.latest.expect("it is being opened"), End::Credential);
+    stage.go();
+    assert_eq!(stage.machine.state(), State::Refused);
+    let refusal = Refusal::Unsubscribed;
+    assert_eq!(stage.machine.poll_delivery(), Some(Delivery::Refused { waiter, refusal }));
+    let delivery = stage.machine.poll_delivery();
+    assert!(matches!(delivery, Some(Delivery::Placed { placement, .. }) if placement.pending), "{delivery:?}");
+}
+
+#[test]
+fn each_who_waits_is_told_when_its_own_level_is_carried() {
+    let mut stage = Stage::new(small());
+    let waiters = Mode::ALL.map(|mode| stage.waits(&topic(0, mode)));
+    let connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    // Depth is refused, so quotes are asked for: both lower ones are served by them.
+    stage.machine.handle_written(stage.now, connection, &[(0, "no depth".into())]);
+    let told = stage.machine.poll_delivery();
+    assert!(matches!(told, Some(Delivery::Refused { waiter, .. }) if waiter == waiters[2]), "{told:?}");
+    assert_eq!(stage.machine.poll_delivery(), None);
+    stage.machine.handle_written(stage.now, connection, &[]);
+    for expected in [waiters[0], waiters[1]] {
+        let told = stage.machine.poll_delivery();
+        assert!(matches!(told, Some(Delivery::Placed { waiter, .. }) if waiter == expected), "{told:?}");
+    }
+}
+
+#[test]
+fn a_topic_that_moves_is_carried_twice_for_a_while_and_ticks_from_where_it_was() {
+    let mut stage = Stage::new(Options { compact_after: Some(ms(1_000)), overlap: ms(500), ..small() });
+    stage.carry(0..3);
+    stage.leave(1);
+    stage.settle();
+    stage.pass(ms(1_000));
+    let (first, _) = stage.writes.pop().expect("the move");
+    stage.pass(ms(50));
+    stage.machine.handle_written(stage.now, first, &[]);
+    stage.pass(ms(499));
+    let moved = &topic(2, Mode::Quote).instrument;
+    assert!(stage.writes.is_empty(), "some upstreams take a while to begin, and do not say when");
+    assert!(stage.machine.admit(stage.now, 1, moved) && !stage.machine.admit(stage.now, 0, moved));
+    stage.pass(ms(1));
+    assert!(stage.machine.admit(stage.now, 0, moved) && !stage.machine.admit(stage.now, 1, moved));
+    assert_eq!(stage.writes.pop().expect("the other lets go").1[0].to, None);
+}
+
+#[test]
 fn a_topic_that_moves_is_taken_up_before_it_is_let_go_and_ticks_once() {
     let mut stage = Stage::new(Options { compact_after: Some(ms(1_000)), ..small() });
     stage.carry(0..3);

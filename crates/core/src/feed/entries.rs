@@ -33,8 +33,9 @@ pub(super) struct Entry {
 ///  Nowhere ------------------> At ------------------------> Moving
 ///     ^                        ^ |                            | |
 ///     |                        | +---- nobody wants it ----+  | |
-///     |                        +-- carried there, or the --|--+ |
-///     |                            move has come to nothing|    |
+///     |                        +-- carried there for a ----|--+ |
+///     |                            while, or the move has  |    |
+///     |                            come to nothing         |    |
 ///     +----------------------------------------------------+----+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,9 @@ pub(super) enum Home {
     Nowhere,
     /// On this line.
     At(usize),
-    /// On its way, and carried where it was until it is there.
-    Moving { to: usize, from: usize },
+    /// On its way, and carried where it was until it is there. The new line has accepted it when `until` is known: it is
+    /// carried twice until then.
+    Moving { to: usize, from: usize, until: Option<Instant> },
 }
 
 impl Home {
@@ -143,7 +145,10 @@ impl Machine {
             self.lines[line].homes.remove(&id);
             self.lines[line].used(now);
         }
-        if let Home::Moving { from, .. } = before {
+        if let Home::Moving { from, until, .. } = before {
+            if let Some(until) = until {
+                self.agenda.remove(&(until, Due::Arrival(id)));
+            }
             self.lines[from].departing.remove(&id);
             self.lines[from].used(now);
         }
@@ -151,7 +156,10 @@ impl Machine {
             self.lines[line].homes.insert(id);
             self.lines[line].used(now);
         }
-        if let Home::Moving { from, .. } = home {
+        if let Home::Moving { from, until, .. } = home {
+            if let Some(until) = until {
+                self.agenda.insert((until, Due::Arrival(id)));
+            }
             self.lines[from].departing.insert(id);
         }
     }
@@ -166,10 +174,12 @@ impl Machine {
         let Some(entry) = self.entries.get(&id) else { return };
         if entry.wants.is_empty() {
             self.rehome(now, id, Home::Nowhere);
-        } else if let Home::Moving { to, .. } = entry.home
+        } else if let Home::Moving { to, from, until: None } = entry.home
             && self.lines[to].carries(id).is_some()
         {
-            self.rehome(now, id, Home::At(to));
+            let overlap = Some(self.options.overlap).filter(|overlap| !overlap.is_zero());
+            let until = overlap.map(|overlap| now + overlap);
+            self.rehome(now, id, if until.is_some() { Home::Moving { to, from, until } } else { Home::At(to) });
         }
         for line in 0..self.lines.len() {
             self.compare(line, id);
@@ -208,6 +218,14 @@ impl Machine {
             self.linger(id, until);
         }
         self.settle(now, id);
+    }
+
+    /// Something has been carried at its new home for long enough: the old one lets go.
+    pub(super) fn arrived(&mut self, now: Instant, id: EntryId) {
+        if let Some(Home::Moving { to, until: Some(_), .. }) = self.entries.get(&id).map(|entry| entry.home) {
+            self.rehome(now, id, Home::At(to));
+            self.settle(now, id);
+        }
     }
 
     pub(super) fn retry(&mut self, now: Instant, id: EntryId) {

@@ -100,6 +100,8 @@ enum Due {
     Waiter(WaiterId),
     /// Something of an instrument has lingered.
     Linger(EntryId),
+    /// What moves has been carried at its new home for long enough.
+    Arrival(EntryId),
     /// What was refused may be tried again.
     Retry(EntryId),
 }
@@ -195,6 +197,7 @@ impl Machine {
             match due {
                 Due::Waiter(waiter) => self.is_pending(waiter),
                 Due::Linger(id) => self.lingered(now, id),
+                Due::Arrival(id) => self.arrived(now, id),
                 Due::Retry(id) => self.retry(now, id),
             }
         }

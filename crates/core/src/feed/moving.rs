@@ -62,7 +62,7 @@ impl Machine {
         while let (Some(id), Some(to)) =
             (self.lines[emptied].homes.first().copied(), self.first_used_with_room(emptied))
         {
-            self.rehome(now, id, Home::Moving { to, from: emptied });
+            self.rehome(now, id, Home::Moving { to, from: emptied, until: None });
             self.settle(now, id);
             topics += 1;
         }

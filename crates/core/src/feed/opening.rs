@@ -233,7 +233,7 @@ impl Machine {
             touched.extend(up.streams.keys().copied());
         }
         for id in touched {
-            if let Some(Home::Moving { to, from }) = self.entries.get(&id).map(|entry| entry.home) {
+            if let Some(Home::Moving { to, from, .. }) = self.entries.get(&id).map(|entry| entry.home) {
                 let stays = if to == line { from } else { to };
                 self.rehome(now, id, Home::At(stays));
             }

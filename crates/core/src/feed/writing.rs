@@ -136,7 +136,7 @@ impl Machine {
         match entry.home {
             Home::At(at) if at == line => {}
             // It stays where it is carried.
-            Home::Moving { to, from } if to == line => return self.rehome(now, id, Home::At(from)),
+            Home::Moving { to, from, .. } if to == line => return self.rehome(now, id, Home::At(from)),
             Home::Nowhere | Home::At(_) | Home::Moving { .. } => return,
         }
         let instrument = entry.instrument.clone();

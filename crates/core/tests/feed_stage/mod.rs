@@ -16,7 +16,7 @@ pub(crate) fn topic(number: usize, mode: Mode) -> Topic {
     Topic::new("NSE", format!("S{number}"), mode)
 }
 
-/// Two connections of two topics, written at once, without linger; exact delays of 100 ms.
+/// Two connections of two topics, written at once, without linger and overlap; exact delays of 100 ms.
 pub(crate) fn small() -> Options {
     let policy =
         Policy::default().attempts(2).timeout(ms(1_000)).max_timeout(ms(1_000)).delay(ms(100)).max_delay(ms(1_000));
@@ -24,6 +24,7 @@ pub(crate) fn small() -> Options {
         max_topics_per_connection: 2,
         max_connections: 2,
         linger: ms(0),
+        overlap: ms(0),
         pace: ms(0),
         stall_after: None,
         recovery: Recovery::from(policy.spread(0.0)),

@@ -60,19 +60,22 @@ impl World {
         let carried = link.carries.len() + added;
         assert!(carried <= options.max_topics_per_connection, "{carried} on a connection");
         for change in changes {
-            self.promise_a_change_makes_sense(change, link.carries.get(&change.instrument).copied());
+            self.promise_a_change_makes_sense(id, change, link.carries.get(&change.instrument).copied());
         }
     }
 
-    fn promise_a_change_makes_sense(&self, change: &Change, carried: Option<Level>) {
+    fn promise_a_change_makes_sense(&self, id: ConnectionId, change: &Change, carried: Option<Level>) {
         assert_eq!(change.from, carried, "{change:?}");
         assert_ne!(change.from, change.to, "{change:?}");
         let highest = self.subscribers.highest(&change.instrument);
         match change.to {
-            // Made before it is broken: what somebody relies on is dropped only where it is carried twice.
-            None if self.subscribers.assured.contains(&change.instrument) => {
+            // Made before it is broken: what somebody relies on is dropped only where it is carried twice, and ticks already.
+            None if self.subscribers.assured.contains_key(&change.instrument) => {
                 let carried = self.upstream.carried(&change.instrument).len();
                 assert!(carried > 1, "{} is relied on, and carried {carried} times", change.instrument);
+                let source = self.subscribers.assured[&change.instrument] == Some(id);
+                let ticking = self.upstream.ticking(&change.instrument, self.clock);
+                assert!(!source || ticking != [id], "{} ticks nowhere else yet", change.instrument);
             }
             None => {}
             Some(to) => {
@@ -192,7 +195,7 @@ impl World {
     /// How long until what could be freed is freed and released.
     pub(crate) fn tidying(&self) -> Duration {
         let options = &self.setting.options;
-        let compact = options.compact_after.unwrap_or_default() + self.setting.recovery_bound();
+        let compact = options.compact_after.unwrap_or_default() + options.overlap + self.setting.recovery_bound();
         let idle = options.max_idle.unwrap_or_default() + 2 * options.looks().unwrap_or_default();
         compact * (options.max_connections as u32 + 1) + idle + ms(100)
     }

@@ -2,7 +2,9 @@
 
 use super::limits::one_of;
 use super::{Event, Moment, World, ms};
-use carom_core::feed::{Delivery, Instrument, Level, Mode, Placement, Refusal, Subscribed, Topic, WaiterId};
+use carom_core::feed::{
+    ConnectionId, Delivery, Instrument, Level, Mode, Placement, Refusal, Subscribed, Topic, WaiterId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wanted, as the world knows it.
@@ -13,8 +15,8 @@ pub(crate) struct Subscribers {
     pub(crate) waiting: BTreeMap<WaiterId, (Topic, Moment)>,
     /// Instruments of which something was refused lately.
     pub(crate) troubled: BTreeSet<Instrument>,
-    /// Instruments of which somebody was told that they are carried.
-    pub(crate) assured: BTreeSet<Instrument>,
+    /// Instruments of which somebody was told that they are carried, and where they have ticked since.
+    pub(crate) assured: BTreeMap<Instrument, Option<ConnectionId>>,
     pub(crate) asked: usize,
     pub(crate) told: usize,
 }
@@ -30,6 +32,13 @@ impl Subscribers {
         carried.for_each(|instrument| {
             self.assured.remove(instrument);
         });
+    }
+
+    /// A tick of this counted that came from there.
+    pub(super) fn ticked(&mut self, instrument: &Instrument, connection: ConnectionId) {
+        if let Some(source) = self.assured.get_mut(instrument) {
+            *source = Some(connection);
+        }
     }
 
     pub(super) fn refused(&mut self, instrument: &Instrument) {
@@ -164,7 +173,7 @@ impl World {
 
     fn assure(&mut self, topic: &Topic, placement: Placement) {
         if !placement.pending {
-            self.subscribers.assured.insert(topic.instrument.clone());
+            self.subscribers.assured.entry(topic.instrument.clone()).or_default();
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Link {
     /// When it last said anything.
     pub(crate) heard: Moment,
     pub(crate) carries: BTreeMap<Instrument, Level>,
+    /// When what it carries ticks for the first time.
+    begins: BTreeMap<Instrument, Moment>,
     pub(crate) writing: Option<Vec<Change>>,
     pub(crate) last_write: Option<Moment>,
 }
@@ -59,6 +61,13 @@ impl Upstream {
         links.filter_map(|link| link.carries.get(instrument)).copied().collect()
     }
 
+    /// Which connections tick an instrument, not only carry it, of those that nobody has told to end.
+    pub(super) fn ticking(&self, instrument: &Instrument, clock: Moment) -> Vec<ConnectionId> {
+        let links = self.links.iter().filter(|(_, link)| link.up && !link.told_to_end);
+        let ticks = |link: &Link| link.begins.get(instrument).is_some_and(|begins| *begins <= clock);
+        links.filter(|(_, link)| ticks(link)).map(|(id, _)| *id).collect()
+    }
+
     fn some_gone(&self, random: &mut Random) -> Option<ConnectionId> {
         self.gone.get(random.below(self.gone.len())).copied()
     }
@@ -72,6 +81,7 @@ impl World {
             silent: false,
             heard: self.clock,
             carries: BTreeMap::new(),
+            begins: BTreeMap::new(),
             writing: None,
             last_write: None,
         };
@@ -144,9 +154,12 @@ impl World {
                 // What was to be dropped is gone even if the upstream says that it never was.
                 None => {
                     link.carries.remove(&change.instrument);
+                    link.begins.remove(&change.instrument);
                 }
                 Some(level) if !refuse => {
                     link.carries.insert(change.instrument.clone(), level);
+                    let begins = self.clock + self.setting.begins.mul_f64(self.random.fraction());
+                    link.begins.entry(change.instrument.clone()).or_insert(begins);
                 }
                 Some(_) => {}
             }
@@ -191,9 +204,13 @@ impl World {
         for (id, link) in links {
             let Some(line) = self.machine.handle_heard(now, *id) else { continue };
             heard.push(*id);
-            for instrument in link.carries.keys() {
+            let ticking = link.begins.iter().filter(|(_, begins)| **begins <= self.clock);
+            for (instrument, _) in ticking {
                 let count = admitted.entry(instrument.clone()).or_default();
-                *count += usize::from(self.machine.admit(now, line, instrument));
+                if self.machine.admit(now, line, instrument) {
+                    *count += 1;
+                    self.subscribers.ticked(instrument, *id);
+                }
             }
         }
         for id in heard {
