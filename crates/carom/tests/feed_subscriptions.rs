@@ -15,6 +15,7 @@ fn topic(number: usize, mode: Mode) -> Topic {
 }
 
 fn feed(upstream: &Upstream) -> Feed<Upstream> {
+    upstream.max_topics(2);
     Feed::builder(upstream.clone()).max_topics_per_connection(2).max_connections(2).build().unwrap()
 }
 
@@ -120,6 +121,7 @@ async fn what_lingers_makes_room_when_room_is_short() {
 async fn ten_thousand_subscriptions_are_written_in_batches_at_the_upstreams_pace() {
     let pacing = Pacing { batch: 200, pace: ms(500), heartbeat: None };
     let upstream = Upstream::new().pacing(pacing);
+    upstream.max_topics(3_000);
     let feed = Feed::builder(upstream.clone())
         .max_connections(4)
         .max_topics_per_connection(3_000)

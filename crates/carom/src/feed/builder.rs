@@ -88,7 +88,8 @@ impl<A: Adapter> Builder<A> {
         self
     }
 
-    /// How long a write may take before its connection is dead, and how long an orderly goodbye may take. Default 10 s.
+    /// How long a write or a heartbeat may take before its connection is dead, and how long an orderly goodbye may take. Default
+    /// 10 s.
     pub fn write_timeout(mut self, write_timeout: Duration) -> Builder<A> {
         self.options.write_timeout = write_timeout;
         self

@@ -9,7 +9,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 /// What the driver keeps of a connection. Dropping it cuts the connection.
 pub(super) struct Lead {
@@ -69,7 +69,7 @@ impl<A: Adapter> Connection<A> {
         let goodbye = tokio::select! {
             biased;
             parted = &mut parted => parted,
-            error = write_all(&shared, id, &mut writer, &mut batches) => return Ended::failed(adapter, error),
+            ended = write_all(&shared, id, &mut writer, &mut batches) => return ended,
             error = read_all(&shared, id, &mut reader) => return Ended::failed(adapter, error),
         };
         if let Ok(Goodbye) = goodbye {
@@ -100,9 +100,10 @@ async fn write_all<A: Adapter>(
     id: ConnectionId,
     writer: &mut A::Writer,
     batches: &mut mpsc::UnboundedReceiver<Vec<Change>>,
-) -> A::Error {
+) -> Ended {
+    let mut wrote: Option<Instant> = None;
     let mut heartbeat = shared.heartbeat.map(|every| {
-        let mut beats = interval_at(tokio::time::Instant::now() + every, every);
+        let mut beats = interval_at(Instant::now() + every, every);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beats
     });
@@ -115,11 +116,21 @@ async fn write_all<A: Adapter>(
         };
         let written = tokio::select! {
             batch = batches.recv() => match batch {
-                Some(changes) => shared.adapter.write(writer, &changes).await.map(Some),
+                Some(changes) => {
+                    // The machine counts from when it asked for a write, and a heartbeat may have held that one up.
+                    if let Some(wrote) = wrote {
+                        sleep_until(wrote + shared.pace).await;
+                    }
+                    wrote = Some(Instant::now());
+                    shared.adapter.write(writer, &changes).await.map(Some)
+                }
                 // The driver lets go of both channels at once: the end is on its way.
                 None => pending().await,
             },
-            _ = beat => shared.adapter.heartbeat(writer).await.map(|()| None),
+            _ = beat => match timeout(shared.write_timeout, shared.adapter.heartbeat(writer)).await {
+                Ok(beaten) => beaten.map(|()| None),
+                Err(_) => return Ended::because(UpstreamError::HeartbeatTimedOut(shared.write_timeout)),
+            },
         };
         match written {
             Ok(Some(refused)) => {
@@ -128,7 +139,7 @@ async fn write_all<A: Adapter>(
                 shared.step(|table| table.machine.handle_written(clock::now(), id, &refused));
             }
             Ok(None) => {}
-            Err(error) => return error,
+            Err(error) => return Ended::failed(&shared.adapter, error),
         }
     }
 }
