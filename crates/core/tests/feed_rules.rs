@@ -352,7 +352,7 @@ fn milestones_tell_what_people_want_to_know() {
 }
 
 #[test]
-fn already_is_said_of_the_same_mode_whether_carried_or_awaited() {
+fn already_is_said_of_the_same_whether_carried_or_awaited() {
     let mut stage = Stage::new(small());
     stage.waits(&topic(0, Mode::Quote));
     stage.waits(&topic(0, Mode::Quote));
@@ -364,6 +364,73 @@ fn already_is_said_of_the_same_mode_whether_carried_or_awaited() {
     assert!(!already(stage.machine.poll_delivery()) && already(stage.machine.poll_delivery()));
     assert!(stage.placed(&topic(0, Mode::Quote)).already);
     assert!(!stage.placed(&topic(0, Mode::Ltp)).already, "covered, but new");
+    assert!(stage.placed(&topic(0, Mode::Quote).depth(20)).already, "depth says something of order books only");
+    assert!(stage.writes.is_empty());
+    stage.waits(&topic(0, Mode::Depth));
+    stage.settle();
+    while stage.machine.poll_delivery().is_some() {}
+    stage.waits(&topic(0, Mode::Depth).depth(20));
+    stage.settle();
+    assert!(!already(stage.machine.poll_delivery()), "another order book, and somebody was called for it");
+}
+
+#[test]
+fn no_depth_is_the_least() {
+    let mut stage = Stage::new(small());
+    let mut none = topic(0, Mode::Depth);
+    none.level.depth = 0;
+    stage.waits(&none);
+    stage.settle();
+    assert!(stage.placed(&topic(0, Mode::Depth).depth(1)).already);
+    for _ in 0..2 {
+        assert!(stage.machine.unsubscribe(stage.now, &none));
+    }
+    assert!(!stage.machine.unsubscribe(stage.now, &topic(0, Mode::Depth).depth(1)));
+}
+
+#[test]
+fn who_asks_for_less_than_was_refused_does_not_have_it_asked_for_again() {
+    let mut stage = Stage::new(small());
+    let deep = topic(0, Mode::Depth);
+    stage.waits(&deep);
+    stage.pass(ms(3_000));
+    let connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    stage.writes.clear();
+    stage.machine.handle_written(stage.now, connection, &[(0, "no depth".into())]);
+    stage.go();
+    stage.waits(&topic(0, Mode::Quote));
+    let (_, changes) = stage.writes.pop().expect("the quotes");
+    assert_eq!(changes[0].to, Some(topic(0, Mode::Quote).level));
+    stage.machine.handle_written(stage.now, connection, &[]);
+    stage.go();
+    assert!(stage.placed(&topic(0, Mode::Ltp)).connection == 1 && stage.writes.is_empty());
+    stage.waits(&deep);
+    assert_eq!(stage.writes.pop().expect("whoever asks for it gets an answer").1[0].to, Some(deep.level));
+}
+
+#[test]
+fn what_lingers_makes_room_first_come_first_gone() {
+    let mut stage = Stage::new(Options { linger: ms(5_000), ..small() });
+    stage.carry(0..4);
+    for number in [2, 0] {
+        stage.leave(number);
+        stage.pass(ms(100));
+    }
+    stage.carry([4]);
+    let shown = |number| stage.machine.glance_at(&topic(number, Mode::Quote).instrument).map(|glance| glance.standing);
+    assert_eq!((shown(2), shown(0), shown(4)), (None, Some(Standing::Lingering), Some(Standing::Live)));
+}
+
+#[test]
+fn after_the_end_nothing_is_unsubscribed_and_nothing_is_told() {
+    let mut stage = Stage::new(small());
+    stage.carry([0]);
+    stage.machine.close(stage.now);
+    stage.settle();
+    assert_eq!(stage.machine.state(), State::Stopped);
+    assert_eq!((stage.machine.unsubscribe_all(stage.now), stage.machine.poll_action()), (0, None));
 }
 
 #[test]

@@ -120,3 +120,22 @@ fn a_connection_nobody_needs_gets_a_goodbye_and_one_that_is_cut_gets_none() {
     stage.go();
     assert_eq!((stage.closing.len(), stage.goodbyes), (1, 0));
 }
+
+#[test]
+fn what_only_lingers_takes_no_room_from_what_lost_its_connection() {
+    let mut stage = Stage::new(Options { linger: ms(60_000), ..small() });
+    stage.carry(0..4);
+    stage.pass(ms(2_000));
+    // One that lingers on either connection; the second cannot be opened again.
+    stage.leave(0);
+    stage.leave(2);
+    let second = stage.latest.expect("the second");
+    stage.machine.handle_ended(stage.now, second, End::Lost);
+    stage.go();
+    let attempt = stage.opening.pop().expect("another");
+    stage.machine.handle_ended(stage.now, attempt, End::Lost);
+    stage.settle();
+    let shown = |number| stage.machine.glance_at(&topic(number, Mode::Quote).instrument);
+    assert_eq!((shown(0), shown(2)), (None, None));
+    assert_eq!((stage.connection_of(3), stage.machine.snapshot().live), (1, 2));
+}

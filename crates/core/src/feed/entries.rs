@@ -1,5 +1,6 @@
 //! Entries: one for each instrument that is wanted, or still carried by some connection.
 
+use super::lines::Line;
 use super::told::WaiterId;
 use super::topic::{Instrument, Level};
 use super::wants::Wants;
@@ -23,6 +24,10 @@ pub(super) struct Entry {
     pub(super) waiters: BTreeSet<(Level, WaiterId)>,
     /// When something of it has lingered, as it is on the agenda.
     linger_at: Option<Instant>,
+    /// Until when it only lingers, as it is noted among those that do.
+    lingers_until: Option<Instant>,
+    /// Whether it is counted among those that are carried as they are wanted.
+    live: bool,
     pub(super) last_tick: Option<Instant>,
 }
 
@@ -97,6 +102,8 @@ impl Entry {
             refused: None,
             waiters: BTreeSet::new(),
             linger_at: None,
+            lingers_until: None,
+            live: false,
             last_tick: None,
         }
     }
@@ -185,6 +192,8 @@ impl Machine {
             self.compare(line, id);
         }
         self.answer(id);
+        self.note_lingering(id);
+        self.note_live(id);
         let Some(entry) = self.entries.get(&id) else { return };
         if entry.wants.is_empty() && !self.lines.iter().any(|line| line.has_stream(id)) {
             self.forget(id);
@@ -198,6 +207,45 @@ impl Machine {
             self.agenda.remove(&(at, Due::Linger(id)));
         }
         self.ids.remove(&entry.instrument);
+    }
+
+    /// Keeps it among those that only linger for as long as it does.
+    pub(super) fn note_lingering(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let until = entry.wants.only_lingers_until();
+        if entry.lingers_until != until {
+            if let Some(before) = std::mem::replace(&mut entry.lingers_until, until) {
+                self.lingering.remove(&(before, id));
+            }
+            self.lingering.extend(until.map(|until| (until, id)));
+        }
+    }
+
+    fn note_live(&mut self, id: EntryId) {
+        let live = self.entries.get(&id).is_some_and(|entry| self.is_live(id, entry));
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        match (std::mem::replace(&mut entry.live, live), live) {
+            (false, true) => self.live += 1,
+            (true, false) => self.live -= 1,
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    /// Forgets one that only lingers, the first to go, if its home will do. Whether there was one.
+    pub(super) fn expire_one(&mut self, now: Instant, suits: impl Fn(&Line) -> bool) -> bool {
+        let at = |id: &EntryId| self.entries.get(id).and_then(|entry| entry.home.line());
+        let suits = |(_, id): &&(Instant, EntryId)| at(id).is_some_and(|line| suits(&self.lines[line]));
+        let Some((_, id)) = self.lingering.iter().find(suits).copied() else { return false };
+        self.expire(now, id);
+        true
+    }
+
+    /// Forgets what only lingers of it.
+    pub(super) fn expire(&mut self, now: Instant, id: EntryId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.wants.expire_all();
+        }
+        self.settle(now, id);
     }
 
     /// Sees to it that what lingers is looked at by then.

@@ -122,6 +122,10 @@ pub struct Machine {
     waiters: BTreeMap<WaiterId, Waiter>,
     next_waiter: u64,
     agenda: BTreeSet<(Instant, Due)>,
+    /// Those that nobody wants and that only linger, the first to go first.
+    lingering: BTreeSet<(Instant, EntryId)>,
+    /// How many are carried as they are wanted.
+    live: usize,
     look_at: Option<Instant>,
     /// A connection was found without topics for long enough: it is released unless it gets one before the driver comes back.
     release_at: Option<Instant>,
@@ -151,6 +155,8 @@ impl Machine {
             waiters: BTreeMap::new(),
             next_waiter: 0,
             agenda: BTreeSet::new(),
+            lingering: BTreeSet::new(),
+            live: 0,
             look_at: None,
             release_at: None,
             compact_at: None,
@@ -259,6 +265,8 @@ impl Machine {
         self.entries.clear();
         self.ids.clear();
         self.agenda.clear();
+        self.lingering.clear();
+        self.live = 0;
         self.stop_when_empty();
         left
     }
@@ -298,13 +306,13 @@ impl Machine {
         self.actions.push_back(Action::Tell(milestone));
     }
 
-    /// Lines with a connection, or on their way to one.
-    fn connections(&self) -> usize {
+    /// Connections that are up, or that are being opened, waited for or closed.
+    pub fn connections(&self) -> usize {
         self.lines.iter().filter(|line| !matches!(line.state, LineState::Vacant)).count()
     }
 
-    /// Topics that are at home somewhere.
-    fn topics(&self) -> usize {
+    /// Topics that are at home somewhere: distinct instruments, those that only linger among them.
+    pub fn topics(&self) -> usize {
         self.lines.iter().map(|line| line.homes.len()).sum()
     }
 }

@@ -1,6 +1,6 @@
 //! Moving: topics leave a line that cannot be reopened, or one that others have room for; and what is left empty is let go.
 
-use super::entries::Home;
+use super::entries::{EntryId, Home};
 use super::lines::{Line, LineState, Write};
 use super::opening::Parting;
 use super::told::Milestone;
@@ -13,9 +13,10 @@ impl Machine {
     /// tried again.
     pub(super) fn rescue(&mut self, now: Instant) {
         for line in 0..self.lines.len() {
+            self.expire_stranded(now, line);
             let mut topics = 0;
             while self.lines[line].is_stranded()
-                && let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.first_up_with_room(line))
+                && let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.room_elsewhere(now, line))
             {
                 self.rehome(now, id, Home::At(to));
                 self.settle(now, id);
@@ -110,8 +111,23 @@ impl Machine {
         }
     }
 
-    fn first_up_with_room(&self, but: usize) -> Option<usize> {
-        self.first_with_room(|at, line| at != but && line.is_up())
+    /// What only lingers is not moved: it would take the room of what somebody wants.
+    fn expire_stranded(&mut self, now: Instant, line: usize) {
+        if self.lines[line].is_stranded() {
+            let lingers = |id: &&EntryId| self.entries.get(id).is_some_and(|entry| !entry.wants.is_counted());
+            for id in self.lines[line].homes.iter().filter(lingers).copied().collect::<Vec<_>>() {
+                self.expire(now, id);
+            }
+        }
+    }
+
+    /// A line that is up and has room, if need be that of something that only lingers.
+    fn room_elsewhere(&mut self, now: Instant, but: usize) -> Option<usize> {
+        let up_with_room = |machine: &Machine| machine.first_with_room(|at, line| at != but && line.is_up());
+        up_with_room(self).or_else(|| {
+            self.expire_one(now, Line::is_up).then_some(())?;
+            up_with_room(self)
+        })
     }
 
     fn first_used_with_room(&self, but: usize) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! Subscribing: how topics come by a place, and how they are given up.
 
-use super::entries::{Entry, EntryId, Home, Waiter};
+use super::entries::{EntryId, Home, Waiter};
 use super::lines::{Line, LineState};
 use super::told::{Delivery, Milestone, Placement, Refusal, Subscribed, WaiterId};
 use super::topic::{Level, Topic};
@@ -18,6 +18,7 @@ impl Machine {
             State::Running | State::Refused => {}
             State::Stopping | State::Stopped => return Subscribed::Refused(Refusal::Closed),
         }
+        let level = topic.level.plain();
         let id = self.entry_of(&topic.instrument);
         if self.entries[&id].home == Home::Nowhere
             && let Err(refusal) = self.place(now, id)
@@ -27,15 +28,17 @@ impl Machine {
             return Subscribed::Refused(refusal);
         }
         let already = match self.entries.get_mut(&id) {
-            Some(entry) => entry.wants.add(topic.level),
+            Some(entry) => entry.wants.add(level),
             None => false,
         };
-        // Whoever asks anew gets a new answer.
-        self.forget_refusal(id);
+        // Whoever asks anew gets a new answer; whoever asks for less than was refused does not depend on it.
+        if self.entries[&id].refused.as_ref().is_some_and(|refused| level >= refused.level) {
+            self.forget_refusal(id);
+        }
         self.settle(now, id);
-        let subscribed = match self.outlook(id, topic.level, already) {
+        let subscribed = match self.outlook(id, level, already) {
             Some(placement) => Subscribed::Placed(placement),
-            None => Subscribed::Waiting(self.wait_for(now, id, topic, already)),
+            None => Subscribed::Waiting(self.wait_for(now, id, level, already)),
         };
         self.finish(now);
         subscribed
@@ -43,19 +46,23 @@ impl Machine {
 
     /// One less wants this topic. False when nobody had.
     pub fn unsubscribe(&mut self, now: Instant, topic: &Topic) -> bool {
+        let level = topic.level.plain();
         let Some(id) = self.ids.get(&topic.instrument).copied() else { return false };
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         let until = Some(self.options.linger).filter(|linger| !linger.is_zero()).map(|linger| now + linger);
-        let Some(left) = entry.wants.remove(topic.level, until) else { return false };
+        let Some(left) = entry.wants.remove(level, until) else { return false };
         match left {
             Left::Others => {}
             Left::Lingers | Left::Gone => {
                 // Who still waits for it had its interest taken back by somebody else.
-                self.turn_away(id, topic.level, &Refusal::Unsubscribed);
+                self.turn_away(id, level, &Refusal::Unsubscribed);
             }
         }
         match (left, until) {
-            (Left::Lingers, Some(until)) => self.linger(id, until),
+            (Left::Lingers, Some(until)) => {
+                self.linger(id, until);
+                self.note_lingering(id);
+            }
             (Left::Others | Left::Lingers | Left::Gone, _) => self.settle(now, id),
         }
         self.finish(now);
@@ -64,6 +71,10 @@ impl Machine {
 
     /// Nobody wants anything any more, and nothing lingers. How many topics there were.
     pub fn unsubscribe_all(&mut self, now: Instant) -> usize {
+        match self.state {
+            State::Running | State::Refused => {}
+            State::Stopping | State::Stopped => return 0,
+        }
         let topics = self.topics();
         self.tell(Milestone::UnsubscribedAll { topics });
         self.give_up_everything(now, &Refusal::Unsubscribed);
@@ -141,14 +152,14 @@ impl Machine {
         (self.state == State::Refused && !up).then(|| self.placement(id, already, true))
     }
 
-    fn wait_for(&mut self, now: Instant, id: EntryId, topic: &Topic, already: bool) -> WaiterId {
+    fn wait_for(&mut self, now: Instant, id: EntryId, level: Level, already: bool) -> WaiterId {
         let waiter = WaiterId(self.next_waiter);
         self.next_waiter += 1;
         let deadline = now + self.options.pending_after;
-        self.waiters.insert(waiter, Waiter { entry: id, level: topic.level, already, deadline });
+        self.waiters.insert(waiter, Waiter { entry: id, level, already, deadline });
         self.agenda.insert((deadline, Due::Waiter(waiter)));
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.waiters.insert((topic.level, waiter));
+            entry.waiters.insert((level, waiter));
         }
         waiter
     }
@@ -218,15 +229,10 @@ impl Machine {
 
     /// Makes room: one instrument that only lingers goes at once; or one that moves stays where it is.
     fn evict(&mut self, now: Instant) {
-        let lingers = |entry: &Entry| !entry.wants.is_counted() && !entry.wants.is_empty();
-        if let Some((&id, entry)) = self.entries.iter_mut().find(|(_, entry)| lingers(entry)) {
-            entry.wants.expire_all();
-            return self.settle(now, id);
+        if self.expire_one(now, |_| true) {
+            return;
         }
-        let moving = self.entries.iter().find_map(|(id, entry)| match entry.home {
-            Home::Moving { from, .. } => Some((*id, from)),
-            Home::Nowhere | Home::At(_) => None,
-        });
+        let moving = self.lines.iter().enumerate().find_map(|(from, line)| Some((*line.departing.first()?, from)));
         if let Some((id, from)) = moving {
             self.rehome(now, id, Home::At(from));
             self.settle(now, id);

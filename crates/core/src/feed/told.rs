@@ -101,7 +101,7 @@ pub struct Placement {
     pub total_connections: usize,
     /// How many instruments are on that connection.
     pub on_connection: usize,
-    /// Whether somebody had subscribed to the same before.
+    /// Whether somebody had subscribed to the same before: this mode, and of an order book this depth.
     pub already: bool,
     /// Whether the upstream has not accepted it yet; it will be told as soon as it can be.
     pub pending: bool,

@@ -56,20 +56,20 @@ impl Subscribers {
     }
 
     fn wants(&self, topic: &Topic) -> bool {
-        self.wanted.get(&topic.instrument).is_some_and(|levels| levels.contains_key(&topic.level))
+        self.wanted.get(&topic.instrument).is_some_and(|levels| levels.contains_key(&topic.level.plain()))
     }
 
     fn add(&mut self, topic: &Topic) {
-        *self.wanted.entry(topic.instrument.clone()).or_default().entry(topic.level).or_default() += 1;
+        *self.wanted.entry(topic.instrument.clone()).or_default().entry(topic.level.plain()).or_default() += 1;
     }
 
     fn remove(&mut self, topic: &Topic) {
         let Some(levels) = self.wanted.get_mut(&topic.instrument) else { return };
         // Somebody else may have left on its behalf.
-        let Some(count) = levels.get_mut(&topic.level) else { return };
+        let Some(count) = levels.get_mut(&topic.level.plain()) else { return };
         *count -= 1;
         if *count == 0 {
-            levels.remove(&topic.level);
+            levels.remove(&topic.level.plain());
         }
         if levels.is_empty() {
             self.wanted.remove(&topic.instrument);
@@ -92,11 +92,7 @@ impl World {
         let now = self.now();
         let known = self.subscribers.wanted.contains_key(&topic.instrument);
         let distinct = self.subscribers.wanted.len();
-        let same = self
-            .subscribers
-            .wanted
-            .get(&topic.instrument)
-            .is_some_and(|levels| levels.keys().any(|level| level.mode == topic.mode()));
+        let same = self.subscribers.wants(topic);
         match self.machine.subscribe(now, topic) {
             Subscribed::Placed(placement) => {
                 self.subscribers.add(topic);
@@ -181,7 +177,9 @@ impl World {
         let symbol = format!("S{}", self.random.below(self.setting.instruments));
         let exchange = one_of(&mut self.random, &["NSE", "NSE", "BSE"]);
         let mode = one_of(&mut self.random, &Mode::ALL);
-        Topic::new(exchange, symbol, mode).depth(one_of(&mut self.random, &[5, 5, 20]))
+        let mut topic = Topic::new(exchange, symbol, mode);
+        topic.level.depth = one_of(&mut self.random, &[0, 1, 5, 5, 20]);
+        topic
     }
 
     fn some_subscribed(&mut self) -> Option<Topic> {
