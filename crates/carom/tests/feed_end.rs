@@ -16,6 +16,7 @@ fn topic(number: usize) -> Topic {
 }
 
 fn feed(upstream: &Upstream) -> Feed<Upstream> {
+    upstream.max_topics(3);
     Feed::builder(upstream.clone()).max_topics_per_connection(3).linger(ms(100)).build().unwrap()
 }
 
@@ -52,7 +53,7 @@ async fn closing_returns_by_its_deadline_whatever_the_upstream_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_handle_closes_the_feed_and_who_waits_is_told() {
+async fn the_last_handle_closes_the_feed() {
     let upstream = Upstream::new();
     let feed = feed(&upstream);
     feed.subscribe(topic(1)).await.unwrap();
@@ -112,6 +113,9 @@ async fn giving_up_at_any_time_takes_the_interest_back() {
                 Upstreams::Writes(write) => upstream.on_write(write),
             }
             let feed = feed(&upstream);
+            // This one never looks what it was told, and gives up last.
+            let mut heedless = Box::pin(feed.subscribe(topic(3)));
+            let _ = heedless.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             let callers = async {
                 let (one, same, other) =
                     tokio::join!(feed.subscribe(topic(1)), feed.subscribe(topic(1)), feed.subscribe(topic(2)));
@@ -122,8 +126,9 @@ async fn giving_up_at_any_time_takes_the_interest_back() {
                 Ok((one, same, other)) => usize::from(one) + usize::from(same) + usize::from(other),
                 Err(_) => 0,
             };
-            let interest: usize = feed.topics().iter().map(|topic| topic.interest).sum();
-            assert_eq!((interest, feed.snapshot().waiting), (expected, 0), "{at}");
+            let others = feed.topics().into_iter().filter(|shown| shown.instrument != topic(3).instrument);
+            assert_eq!(others.map(|shown| shown.interest).sum::<usize>(), expected, "{at}");
+            assert!(feed.snapshot().waiting <= 1, "{at}");
 
             // With the faults gone it works again, and nothing else is carried.
             upstream.on_open(OnOpen::Succeed);
@@ -131,6 +136,9 @@ async fn giving_up_at_any_time_takes_the_interest_back() {
             feed.resume();
             feed.unsubscribe_all().await;
             feed.subscribe(topic(3)).await.unwrap_or_else(|error| panic!("{error}: {at}"));
+            drop(heedless);
+            let left: Vec<_> = feed.topics().into_iter().map(|shown| (shown.instrument, shown.interest)).collect();
+            assert_eq!((left, feed.snapshot().waiting), (vec![(topic(3).instrument, 1)], 0), "{at}");
             upstream.until(|upstream| !upstream.carried(&topic(3).instrument).is_empty()).await;
             tokio::time::sleep(ms(15_000)).await;
             let carried: usize = upstream.carried_by_each().into_values().sum();
@@ -154,6 +162,27 @@ async fn who_was_told_and_did_not_look_has_given_up_too() {
     assert_eq!(feed.topics()[0].interest, 0);
     tokio::time::sleep(ms(1_000)).await;
     assert!(feed.topics().is_empty() && upstream.carried(&topic(1).instrument).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_told_before_everything_was_unsubscribed_takes_nothing_from_who_came_later() {
+    for looks in [false, true] {
+        let upstream = Upstream::new();
+        let feed = feed(&upstream);
+        let mut waiting = Box::pin(feed.subscribe(topic(1)));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        upstream.until(|upstream| !upstream.carried(&topic(1).instrument).is_empty()).await;
+        tokio::time::sleep(ms(10)).await;
+        assert_eq!(feed.topics()[0].interest, 1, "it was told");
+        assert_eq!(feed.unsubscribe_all().await, 1);
+        feed.subscribe(topic(1)).await.unwrap();
+        if looks {
+            assert!(matches!(waiting.await, Err(SubscribeError::Unsubscribed { .. })));
+        } else {
+            drop(waiting);
+        }
+        assert_eq!(feed.topics()[0].interest, 1, "looks: {looks}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

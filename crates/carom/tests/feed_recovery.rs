@@ -3,7 +3,7 @@
 use carom::feed::{ConnectionState, Mode, Pacing, Standing, State, Topic};
 use carom::{Feed, Policy};
 use std::time::Duration;
-use testkit::feed::{OnOpen, OnWrite, Upstream, UpstreamError};
+use testkit::feed::{OnClose, OnHeartbeat, OnOpen, OnWrite, Upstream, UpstreamError};
 use tokio::time::Instant;
 
 fn ms(millis: u64) -> Duration {
@@ -26,6 +26,7 @@ fn policy() -> Policy {
 }
 
 async fn with_topics(upstream: &Upstream, per_connection: usize, topics: usize) -> Feed<Upstream> {
+    upstream.max_topics(per_connection);
     let feed = Feed::builder(upstream.clone())
         .max_topics_per_connection(per_connection)
         .recovery(policy())
@@ -35,7 +36,7 @@ async fn with_topics(upstream: &Upstream, per_connection: usize, topics: usize) 
     for number in 0..topics {
         feed.subscribe(topic(number)).await.unwrap();
     }
-    tokio::time::sleep(ms(500)).await; // what ends young is another matter
+    tokio::time::sleep(ms(1_500)).await; // what ends young is another matter
     feed
 }
 
@@ -125,9 +126,59 @@ async fn a_connection_without_a_sign_of_life_is_dead_and_one_with_is_not() {
     tokio::task::yield_now().await;
     let silent = Instant::now();
     upstream.until(|upstream| upstream.carried_by_each() == [(2, 2)].into()).await;
-    assert_eq!(silent.elapsed(), Duration::from_secs(90));
-    assert_eq!((upstream.goodbyes(), upstream.peak()), (1, 1));
+    assert_eq!(silent.elapsed(), ms(90_100), "given up, and opened again after a delay");
+    assert_eq!((upstream.goodbyes(), upstream.peak()), (0, 1));
     drop(feed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_connection_gets_no_goodbye_and_its_topics_move_at_once() {
+    let upstream = Upstream::new();
+    upstream.on_close(OnClose::Never);
+    let feed = with_topics(&upstream, 4, 6).await;
+    for number in 0..2 {
+        feed.unsubscribe(&topic(number)).await.unwrap();
+    }
+    tokio::time::sleep(ms(10_000)).await;
+    assert_eq!(upstream.carried_by_each(), [(1, 2), (2, 2)].into());
+    // The first goes on ticking, the second does not.
+    upstream.on_open(OnOpen::Never);
+    let began = Instant::now();
+    while upstream.carried_by_each() != [(1, 4)].into() {
+        upstream.tick_on(1, &topic(2).instrument, "1");
+        tokio::time::sleep(ms(100)).await;
+        assert!(began.elapsed() <= ms(81_000), "{:?}", upstream.carried_by_each());
+    }
+    assert_eq!((upstream.goodbyes(), live(&feed)), (0, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_hangs_or_fails_ends_the_connection() {
+    for heartbeat in [OnHeartbeat::Never, OnHeartbeat::Fail] {
+        let upstream = Upstream::new().pacing(Pacing { heartbeat: Some(ms(10_000)), ..Pacing::default() });
+        let feed = with_topics(&upstream, 10, 1).await;
+        upstream.on_heartbeat(heartbeat);
+        upstream.until(|upstream| upstream.heartbeats() == 1).await;
+        let began = Instant::now();
+        upstream.until(|upstream| upstream.carried_by_each() == [(2, 1)].into()).await;
+        assert!(began.elapsed() <= ms(11_000), "{heartbeat:?}: {:?}", began.elapsed());
+        drop(feed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_keep_their_pace_though_a_heartbeat_holds_one_up() {
+    let pacing = Pacing { batch: 1, pace: ms(200), heartbeat: Some(ms(1_000)) };
+    let upstream = Upstream::new().pacing(pacing);
+    let feed = Feed::builder(upstream.clone()).build().unwrap();
+    feed.subscribe(topic(0)).await.unwrap();
+    upstream.on_heartbeat(OnHeartbeat::Slow(ms(150)));
+    upstream.until(|upstream| upstream.heartbeats() == 1).await;
+    // Asked for while the heartbeat is under way, so written when it is over; the next comes 200 ms after that.
+    let (one, other) = tokio::join!(feed.subscribe(topic(1)), feed.subscribe(topic(2)));
+    assert!(!one.unwrap().pending && !other.unwrap().pending);
+    let times: Vec<_> = upstream.written().iter().map(|write| write.at).collect();
+    assert!(times[2] - times[1] >= ms(200), "{:?}", times[2] - times[1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@ fn topic(number: usize, mode: Mode) -> Topic {
 }
 
 fn feed(upstream: &Upstream) -> Feed<Upstream> {
+    upstream.max_topics(2);
     Feed::builder(upstream.clone()).max_topics_per_connection(2).max_connections(2).build().unwrap()
 }
 
@@ -60,9 +61,9 @@ async fn the_same_again_says_already_and_calls_nobody() {
 async fn modes_are_upgraded_in_place_and_downgraded_to_the_next_with_its_own_depth() {
     let upstream = Upstream::new();
     let feed = feed(&upstream);
-    let (quote, deep) = (topic(1, Mode::Quote).depth(7), topic(1, Mode::Depth).depth(20));
+    let (book, deep) = (topic(1, Mode::Depth).depth(7), topic(1, Mode::Depth).depth(20));
     feed.subscribe(topic(1, Mode::Ltp)).await.unwrap();
-    feed.subscribe(quote.clone()).await.unwrap();
+    feed.subscribe(book.clone()).await.unwrap();
     feed.subscribe(deep.clone()).await.unwrap();
     assert_eq!(upstream.carried(&deep.instrument), [(1, Level { mode: Mode::Depth, depth: 20 })]);
 
@@ -70,8 +71,8 @@ async fn modes_are_upgraded_in_place_and_downgraded_to_the_next_with_its_own_dep
     tokio::time::sleep(ms(4_900)).await;
     assert_eq!(upstream.carried(&deep.instrument), [(1, deep.level)], "it lingers");
     tokio::time::sleep(ms(300)).await;
-    assert_eq!(upstream.carried(&deep.instrument), [(1, Level { mode: Mode::Quote, depth: 7 })]);
-    feed.unsubscribe(&quote).await.unwrap();
+    assert_eq!(upstream.carried(&deep.instrument), [(1, Level { mode: Mode::Depth, depth: 7 })]);
+    feed.unsubscribe(&book).await.unwrap();
     tokio::time::sleep(ms(5_200)).await;
     assert_eq!(upstream.carried(&deep.instrument), [(1, Level { mode: Mode::Ltp, depth: 5 })]);
     assert_eq!(upstream.opened(), 1);
@@ -120,6 +121,7 @@ async fn what_lingers_makes_room_when_room_is_short() {
 async fn ten_thousand_subscriptions_are_written_in_batches_at_the_upstreams_pace() {
     let pacing = Pacing { batch: 200, pace: ms(500), heartbeat: None };
     let upstream = Upstream::new().pacing(pacing);
+    upstream.max_topics(3_000);
     let feed = Feed::builder(upstream.clone())
         .max_connections(4)
         .max_topics_per_connection(3_000)

@@ -157,6 +157,16 @@ impl Policy {
         random.around(doubled.min(self.max_delay.unwrap_or(DAY)), self.spread)
     }
 
+    /// Whether no attempt is left after so many failures in a row.
+    pub(crate) fn is_used_up_by(&self, failures: u32) -> bool {
+        failures >= self.attempts
+    }
+
+    /// How long the attempt after so many failures in a row may take.
+    pub(crate) fn timeout_after(&self, failures: u32) -> Duration {
+        if self.is_used_up_by(failures) { self.watch_timeout() } else { Tries::resumed(self, failures).timeout() }
+    }
+
     /// The longest delay between attempts.
     pub(crate) fn longest_delay(&self) -> Duration {
         self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay))

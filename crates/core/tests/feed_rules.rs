@@ -1,134 +1,13 @@
 //! What a feed decides, case by case. Each test is named for its rule.
 
+mod feed_stage;
+
 use carom_core::feed::{
-    Action, Change, ConnectionId, ConnectionState, Delivery, End, Level, Machine, Milestone, Mode, Options, Placement,
-    Refusal, Standing, State, Subscribed, Topic, WaiterId,
+    ConnectionState, Delivery, End, Level, Machine, Milestone, Mode, Options, Refusal, Standing, State, Subscribed,
 };
 use carom_core::idle::Idleness;
-use carom_core::recovery::{Policy, Recovery};
+use feed_stage::{Stage, ms, small, topic};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn topic(number: usize, mode: Mode) -> Topic {
-    Topic::new("NSE", format!("S{number}"), mode)
-}
-
-/// Two connections of two topics, written at once, without linger; exact delays of 100 ms.
-fn small() -> Options {
-    let policy =
-        Policy::default().attempts(2).timeout(ms(1_000)).max_timeout(ms(1_000)).delay(ms(100)).max_delay(ms(1_000));
-    Options {
-        max_topics_per_connection: 2,
-        max_connections: 2,
-        linger: ms(0),
-        pace: ms(0),
-        stall_after: None,
-        recovery: Recovery::from(policy.spread(0.0)),
-        ..Options::default()
-    }
-}
-
-/// The machine, a clock that is moved by hand, and what it has asked for.
-struct Stage {
-    machine: Machine,
-    now: Instant,
-    opening: Vec<ConnectionId>,
-    closing: Vec<ConnectionId>,
-    writes: Vec<(ConnectionId, Vec<Change>)>,
-    told: Vec<Milestone>,
-}
-
-impl Stage {
-    #[allow(clippy::disallowed_methods)]
-    fn new(options: Options) -> Stage {
-        let machine = Machine::new(options, 1).unwrap();
-        let now = Instant::now();
-        Stage { machine, now, opening: Vec::new(), closing: Vec::new(), writes: Vec::new(), told: Vec::new() }
-    }
-
-    /// Sees what the machine wants, without letting time pass.
-    fn go(&mut self) {
-        while let Some(action) = self.machine.poll_action() {
-            match action {
-                Action::Open { connection, .. } => self.opening.push(connection),
-                Action::Write { connection, changes } => self.writes.push((connection, changes)),
-                Action::Close(connection) => self.closing.push(connection),
-                Action::Tell(milestone) => self.told.push(milestone),
-            }
-        }
-        self.machine.check().unwrap();
-    }
-
-    /// Lets everything that was asked for succeed, until nothing is asked for.
-    fn settle(&mut self) {
-        self.go();
-        while !(self.opening.is_empty() && self.writes.is_empty() && self.closing.is_empty()) {
-            for connection in std::mem::take(&mut self.opening) {
-                self.machine.handle_opened(self.now, connection);
-            }
-            for (connection, _) in std::mem::take(&mut self.writes) {
-                self.machine.handle_written(self.now, connection, &[]);
-            }
-            for connection in std::mem::take(&mut self.closing) {
-                self.machine.handle_ended(self.now, connection, End::Lost);
-            }
-            self.go();
-        }
-    }
-
-    fn subscribe(&mut self, topic: &Topic) -> Subscribed {
-        let subscribed = self.machine.subscribe(self.now, topic);
-        self.go();
-        subscribed
-    }
-
-    /// These topics, carried.
-    fn carry(&mut self, numbers: impl IntoIterator<Item = usize>) {
-        for number in numbers {
-            self.subscribe(&topic(number, Mode::Quote));
-        }
-        self.settle();
-        while self.machine.poll_delivery().is_some() {}
-    }
-
-    fn leave(&mut self, number: usize) {
-        assert!(self.machine.unsubscribe(self.now, &topic(number, Mode::Quote)));
-        self.go();
-    }
-
-    fn waits(&mut self, topic: &Topic) -> WaiterId {
-        match self.subscribe(topic) {
-            Subscribed::Waiting(waiter) => waiter,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn placed(&mut self, topic: &Topic) -> Placement {
-        match self.subscribe(topic) {
-            Subscribed::Placed(placement) => placement,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Lets time pass, wake by wake.
-    fn pass(&mut self, time: Duration) {
-        let until = self.now + time;
-        while let Some(next) = self.machine.next_timeout().filter(|next| *next <= until) {
-            self.now = self.now.max(next);
-            self.machine.handle_timeout(self.now);
-            self.go();
-        }
-        self.now = until;
-    }
-
-    fn connection_of(&self, number: usize) -> usize {
-        self.machine.glance_at(&topic(number, Mode::Quote).instrument).expect("it is there").connection
-    }
-}
 
 #[test]
 fn the_first_connection_with_room_is_used_first() {
@@ -205,6 +84,111 @@ fn a_refused_level_leaves_the_next_lower_one_and_is_tried_again_for_those_who_we
     stage.machine.handle_written(stage.now, connection, &[]);
     stage.pass(ms(100));
     assert_eq!(stage.writes.pop().expect("another try").1[0].to, Some(deep.level));
+}
+
+#[test]
+fn a_refused_downgrade_leaves_more_than_is_wanted_and_is_tried_again() {
+    let mut stage = Stage::new(small());
+    for mode in Mode::ALL {
+        stage.subscribe(&topic(0, mode));
+        stage.settle();
+    }
+    let [_, quote, deep] = Mode::ALL.map(|mode| topic(0, mode));
+    assert!(stage.machine.unsubscribe(stage.now, &deep));
+    stage.go();
+    for later in [100, 200] {
+        let (connection, changes) = stage.writes.pop().expect("the downgrade");
+        assert_eq!((changes[0].from, changes[0].to), (Some(deep.level), Some(quote.level)));
+        stage.machine.handle_written(stage.now, connection, &[(0, "not now".into())]);
+        stage.go();
+        assert!(stage.writes.is_empty(), "whoever wants quotes does not lose them: {:?}", stage.writes);
+        let glance = stage.machine.glance_at(&deep.instrument).unwrap();
+        assert_eq!((glance.carried, glance.standing), (Some(deep.level), Standing::Live));
+        stage.pass(ms(later));
+    }
+    // Where nothing is carried of it yet, what is wanted is asked for.
+    let (connection, _) = stage.writes.pop().expect("the downgrade");
+    stage.machine.handle_written(stage.now, connection, &[(0, "not now".into())]);
+    stage.pass(ms(10_000));
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.writes.clear();
+    stage.settle();
+    assert_eq!(stage.machine.glance_at(&deep.instrument).unwrap().carried, Some(quote.level));
+}
+
+#[test]
+fn who_waits_for_what_another_takes_back_is_told() {
+    for linger in [0, 1_000] {
+        let mut stage = Stage::new(Options { linger: ms(linger), ..small() });
+        let (wanted, higher) = (topic(0, Mode::Quote), topic(0, Mode::Depth));
+        let (one, same, other) = (stage.waits(&wanted), stage.waits(&wanted), stage.waits(&higher));
+        assert!(stage.machine.unsubscribe(stage.now, &wanted));
+        stage.go();
+        assert_eq!(stage.machine.poll_delivery(), None, "one interest is left, and nobody knows whose");
+        assert!(stage.machine.unsubscribe(stage.now, &wanted));
+        stage.go();
+        for waiter in [one, same] {
+            let refusal = Refusal::Unsubscribed;
+            assert_eq!(stage.machine.poll_delivery(), Some(Delivery::Refused { waiter, refusal }));
+        }
+        stage.settle();
+        let delivery = stage.machine.poll_delivery();
+        assert!(matches!(delivery, Some(Delivery::Placed { waiter, .. }) if waiter == other), "{delivery:?}");
+    }
+}
+
+#[test]
+fn a_refused_credential_finds_nobody_waiting_for_what_is_gone() {
+    let mut stage = Stage::new(Options { linger: ms(100), ..small() });
+    let waiter = stage.waits(&topic(0, Mode::Quote));
+    stage.waits(&topic(1, Mode::Quote));
+    stage.leave(0);
+    stage.pass(ms(200));
+    stage.machine.handle_ended(stage.now, stage.latest.expect("it is being opened"), End::Credential);
+    stage.go();
+    assert_eq!(stage.machine.state(), State::Refused);
+    let refusal = Refusal::Unsubscribed;
+    assert_eq!(stage.machine.poll_delivery(), Some(Delivery::Refused { waiter, refusal }));
+    let delivery = stage.machine.poll_delivery();
+    assert!(matches!(delivery, Some(Delivery::Placed { placement, .. }) if placement.pending), "{delivery:?}");
+}
+
+#[test]
+fn each_who_waits_is_told_when_its_own_level_is_carried() {
+    let mut stage = Stage::new(small());
+    let waiters = Mode::ALL.map(|mode| stage.waits(&topic(0, mode)));
+    let connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    // Depth is refused, so quotes are asked for: both lower ones are served by them.
+    stage.machine.handle_written(stage.now, connection, &[(0, "no depth".into())]);
+    let told = stage.machine.poll_delivery();
+    assert!(matches!(told, Some(Delivery::Refused { waiter, .. }) if waiter == waiters[2]), "{told:?}");
+    assert_eq!(stage.machine.poll_delivery(), None);
+    stage.machine.handle_written(stage.now, connection, &[]);
+    for expected in [waiters[0], waiters[1]] {
+        let told = stage.machine.poll_delivery();
+        assert!(matches!(told, Some(Delivery::Placed { waiter, .. }) if waiter == expected), "{told:?}");
+    }
+}
+
+#[test]
+fn a_topic_that_moves_is_carried_twice_for_a_while_and_ticks_from_where_it_was() {
+    let mut stage = Stage::new(Options { compact_after: Some(ms(1_000)), overlap: ms(500), ..small() });
+    stage.carry(0..3);
+    stage.leave(1);
+    stage.settle();
+    stage.pass(ms(1_000));
+    let (first, _) = stage.writes.pop().expect("the move");
+    stage.pass(ms(50));
+    stage.machine.handle_written(stage.now, first, &[]);
+    stage.pass(ms(499));
+    let moved = &topic(2, Mode::Quote).instrument;
+    assert!(stage.writes.is_empty(), "some upstreams take a while to begin, and do not say when");
+    assert!(stage.machine.admit(stage.now, 1, moved) && !stage.machine.admit(stage.now, 0, moved));
+    stage.pass(ms(1));
+    assert!(stage.machine.admit(stage.now, 0, moved) && !stage.machine.admit(stage.now, 1, moved));
+    assert_eq!(stage.writes.pop().expect("the other lets go").1[0].to, None);
 }
 
 #[test]
@@ -368,7 +352,7 @@ fn milestones_tell_what_people_want_to_know() {
 }
 
 #[test]
-fn already_is_said_of_the_same_mode_whether_carried_or_awaited() {
+fn already_is_said_of_the_same_whether_carried_or_awaited() {
     let mut stage = Stage::new(small());
     stage.waits(&topic(0, Mode::Quote));
     stage.waits(&topic(0, Mode::Quote));
@@ -380,6 +364,73 @@ fn already_is_said_of_the_same_mode_whether_carried_or_awaited() {
     assert!(!already(stage.machine.poll_delivery()) && already(stage.machine.poll_delivery()));
     assert!(stage.placed(&topic(0, Mode::Quote)).already);
     assert!(!stage.placed(&topic(0, Mode::Ltp)).already, "covered, but new");
+    assert!(stage.placed(&topic(0, Mode::Quote).depth(20)).already, "depth says something of order books only");
+    assert!(stage.writes.is_empty());
+    stage.waits(&topic(0, Mode::Depth));
+    stage.settle();
+    while stage.machine.poll_delivery().is_some() {}
+    stage.waits(&topic(0, Mode::Depth).depth(20));
+    stage.settle();
+    assert!(!already(stage.machine.poll_delivery()), "another order book, and somebody was called for it");
+}
+
+#[test]
+fn no_depth_is_the_least() {
+    let mut stage = Stage::new(small());
+    let mut none = topic(0, Mode::Depth);
+    none.level.depth = 0;
+    stage.waits(&none);
+    stage.settle();
+    assert!(stage.placed(&topic(0, Mode::Depth).depth(1)).already);
+    for _ in 0..2 {
+        assert!(stage.machine.unsubscribe(stage.now, &none));
+    }
+    assert!(!stage.machine.unsubscribe(stage.now, &topic(0, Mode::Depth).depth(1)));
+}
+
+#[test]
+fn who_asks_for_less_than_was_refused_does_not_have_it_asked_for_again() {
+    let mut stage = Stage::new(small());
+    let deep = topic(0, Mode::Depth);
+    stage.waits(&deep);
+    stage.pass(ms(3_000));
+    let connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    stage.writes.clear();
+    stage.machine.handle_written(stage.now, connection, &[(0, "no depth".into())]);
+    stage.go();
+    stage.waits(&topic(0, Mode::Quote));
+    let (_, changes) = stage.writes.pop().expect("the quotes");
+    assert_eq!(changes[0].to, Some(topic(0, Mode::Quote).level));
+    stage.machine.handle_written(stage.now, connection, &[]);
+    stage.go();
+    assert!(stage.placed(&topic(0, Mode::Ltp)).connection == 1 && stage.writes.is_empty());
+    stage.waits(&deep);
+    assert_eq!(stage.writes.pop().expect("whoever asks for it gets an answer").1[0].to, Some(deep.level));
+}
+
+#[test]
+fn what_lingers_makes_room_first_come_first_gone() {
+    let mut stage = Stage::new(Options { linger: ms(5_000), ..small() });
+    stage.carry(0..4);
+    for number in [2, 0] {
+        stage.leave(number);
+        stage.pass(ms(100));
+    }
+    stage.carry([4]);
+    let shown = |number| stage.machine.glance_at(&topic(number, Mode::Quote).instrument).map(|glance| glance.standing);
+    assert_eq!((shown(2), shown(0), shown(4)), (None, Some(Standing::Lingering), Some(Standing::Live)));
+}
+
+#[test]
+fn after_the_end_nothing_is_unsubscribed_and_nothing_is_told() {
+    let mut stage = Stage::new(small());
+    stage.carry([0]);
+    stage.machine.close(stage.now);
+    stage.settle();
+    assert_eq!(stage.machine.state(), State::Stopped);
+    assert_eq!((stage.machine.unsubscribe_all(stage.now), stage.machine.poll_action()), (0, None));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! An upstream of market data without sockets: it behaves as its script says, and everything it carries is accounted for.
 //!
+//! What a feed may not do to an upstream is noted (a change of something that is not carried, a batch too big or too soon, too
+//! many topics, a write after one that was cut short), and whoever asks the upstream anything then gets a panic.
+//!
 //! ```
 //! use carom::feed::{Feed, Mode, Topic};
 //! use testkit::feed::Upstream;
@@ -17,81 +20,23 @@
 //! # });
 //! ```
 
+mod adapter;
+mod links;
+mod script;
+
+pub use adapter::{Reader, Writer};
+pub use script::{OnClose, OnHeartbeat, OnOpen, OnWrite, UpstreamError, Written};
+
 use bytes::Bytes;
-use carom::feed::{Adapter, Change, Instrument, Level, Mode, Pacing, Refused, Tick};
+use carom::feed::{Instrument, Level, Mode, Pacing, Tick};
+use links::{Link, Said, Shared, State};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
-/// How opening a connection goes. At first: it succeeds.
-#[derive(Clone, Copy, Debug)]
-pub enum OnOpen {
-    /// At once.
-    Succeed,
-    /// Fails at once.
-    Fail,
-    /// Succeeds after this delay.
-    Slow(Duration),
-    /// Hangs until dropped.
-    Never,
-    /// The credential is refused.
-    Refuse,
-    /// Panics.
-    Panic,
-}
-
-/// How a write goes. At first: it is accepted.
-#[derive(Clone, Copy, Debug)]
-pub enum OnWrite {
-    /// At once.
-    Accept,
-    /// After this delay.
-    Slow(Duration),
-    /// Hangs until dropped.
-    Never,
-    /// Fails, and with it the connection.
-    Fail,
-    /// Panics.
-    Panic,
-}
-
-/// A write as it arrived.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// On which connection, counted from 1 in order of opening.
-    pub connection: usize,
-    /// When.
-    pub at: Instant,
-    /// What.
-    pub changes: Vec<Change>,
-}
-
-/// What an [`Upstream`] says when it fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpstreamError {
-    /// The credential was refused.
-    Credential,
-    /// Opening or writing failed.
-    Failed,
-    /// The connection was killed.
-    Killed,
-}
-
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UpstreamError::Credential => "scripted: token expired",
-            UpstreamError::Failed => "scripted: failed",
-            UpstreamError::Killed => "scripted: killed",
-        })
-    }
-}
-
-impl std::error::Error for UpstreamError {}
+/// How long [`Upstream::until`] waits.
+const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// The adapter, and the handle to its script: clones share everything, so keep one and give one to the feed.
 #[derive(Clone, Debug)]
@@ -100,55 +45,11 @@ pub struct Upstream {
     pacing: Pacing,
 }
 
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    changes: watch::Sender<()>,
-}
-
-#[derive(Debug)]
-struct State {
-    open: OnOpen,
-    write: OnWrite,
-    refused: BTreeMap<Instrument, Arc<str>>,
-    attempts: usize,
-    opened: usize,
-    peak: usize,
-    goodbyes: usize,
-    heartbeats: usize,
-    links: BTreeMap<usize, Link>,
-    written: Vec<Written>,
-}
-
-#[derive(Debug)]
-struct Link {
-    said: mpsc::UnboundedSender<Said>,
-    carries: BTreeMap<Instrument, Level>,
-}
-
-#[derive(Debug)]
-enum Said {
-    Ticks(Vec<Tick>),
-    End,
-}
-
 impl Upstream {
     /// An upstream that does as it should, takes 100 changes at a time, and is in no hurry.
     #[expect(clippy::new_without_default, reason = "tests say `new`")]
     pub fn new() -> Upstream {
-        let state = State {
-            open: OnOpen::Succeed,
-            write: OnWrite::Accept,
-            refused: BTreeMap::new(),
-            attempts: 0,
-            opened: 0,
-            peak: 0,
-            goodbyes: 0,
-            heartbeats: 0,
-            links: BTreeMap::new(),
-            written: Vec::new(),
-        };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changes: watch::Sender::new(()) });
+        let shared = Arc::new(Shared::new());
         Upstream { shared, pacing: Pacing::default() }
     }
 
@@ -167,6 +68,21 @@ impl Upstream {
     /// How writes go from now on. Those under way keep what they started with.
     pub fn on_write(&self, write: OnWrite) {
         self.shared.lock().write = write;
+    }
+
+    /// How heartbeats go from now on.
+    pub fn on_heartbeat(&self, heartbeat: OnHeartbeat) {
+        self.shared.lock().heartbeat = heartbeat;
+    }
+
+    /// How goodbyes go from now on.
+    pub fn on_close(&self, close: OnClose) {
+        self.shared.lock().close = close;
+    }
+
+    /// From now on a connection may carry so many instruments, and no more. At first: any number.
+    pub fn max_topics(&self, max_topics: usize) {
+        self.shared.lock().max_topics = Some(max_topics);
     }
 
     /// From now on this instrument is not accepted; `None` accepts it.
@@ -210,182 +126,85 @@ impl Upstream {
 
     /// Which connections carry an instrument, and how much of it.
     pub fn carried(&self, instrument: &Instrument) -> Vec<(usize, Level)> {
-        let state = self.shared.lock();
+        let state = self.sound();
         let carried = |(id, link): (&usize, &Link)| link.carries.get(instrument).map(|level| (*id, *level));
         state.links.iter().filter_map(carried).collect()
     }
 
     /// How many instruments each open connection carries, by connection.
     pub fn carried_by_each(&self) -> BTreeMap<usize, usize> {
-        self.shared.lock().links.iter().map(|(id, link)| (*id, link.carries.len())).collect()
+        self.sound().links.iter().map(|(id, link)| (*id, link.carries.len())).collect()
     }
 
     /// How many connections are open now.
     pub fn open_now(&self) -> usize {
-        self.shared.lock().links.len()
+        self.sound().links.len()
     }
 
     /// How many connections were ever opened.
     pub fn opened(&self) -> usize {
-        self.shared.lock().opened
+        self.sound().opened
     }
 
     /// How many attempts to open one were ever made.
     pub fn attempts(&self) -> usize {
-        self.shared.lock().attempts
+        self.sound().attempts
     }
 
     /// The most connections that were open at one time.
     pub fn peak(&self) -> usize {
-        self.shared.lock().peak
+        self.sound().peak
     }
 
     /// How many connections ended with a goodbye.
     pub fn goodbyes(&self) -> usize {
-        self.shared.lock().goodbyes
+        self.sound().goodbyes
     }
 
     /// How many heartbeats came.
     pub fn heartbeats(&self) -> usize {
-        self.shared.lock().heartbeats
+        self.sound().heartbeats
     }
 
     /// Every write that was begun so far.
     pub fn written(&self) -> Vec<Written> {
-        self.shared.lock().written.clone()
+        self.sound().written.clone()
     }
 
-    /// Waits until the condition holds, asking again after every attempt, write, goodbye or end.
+    /// Waits until the condition holds, asking again after every attempt, write, goodbye or end. When an hour has passed it
+    /// panics: whoever waits in paused time would wait for ever.
     ///
     /// Cancel safety: nothing is lost.
     pub async fn until(&self, condition: impl Fn(&Upstream) -> bool) {
         let mut changes = self.shared.changes.subscribe();
-        while !condition(self) {
-            changes.changed().await.expect("the sender lives as long as this handle");
-        }
-    }
-}
-
-impl Adapter for Upstream {
-    type Writer = Writer;
-    type Reader = Reader;
-    type Error = UpstreamError;
-
-    async fn open(&self) -> Result<(Writer, Reader), UpstreamError> {
-        let open = self.shared.change(|state| {
-            state.attempts += 1;
-            state.open
-        });
-        match open {
-            OnOpen::Succeed => {}
-            OnOpen::Fail => return Err(UpstreamError::Failed),
-            OnOpen::Slow(delay) => sleep(delay).await,
-            OnOpen::Never => pending().await,
-            OnOpen::Refuse => return Err(UpstreamError::Credential),
-            OnOpen::Panic => panic!("scripted: opening panics"),
-        }
-        let (said, hears) = mpsc::unbounded_channel();
-        let id = self.shared.change(|state| {
-            state.opened += 1;
-            state.links.insert(state.opened, Link { said, carries: BTreeMap::new() });
-            state.peak = state.peak.max(state.links.len());
-            state.opened
-        });
-        Ok((Writer { id, shared: Arc::clone(&self.shared) }, Reader { hears }))
-    }
-
-    async fn write(&self, writer: &mut Writer, changes: &[Change]) -> Result<Vec<Refused>, UpstreamError> {
-        let write = self.shared.change(|state| {
-            let written = Written { connection: writer.id, at: Instant::now(), changes: changes.to_vec() };
-            state.written.push(written);
-            state.write
-        });
-        match write {
-            OnWrite::Accept => {}
-            OnWrite::Slow(delay) => sleep(delay).await,
-            OnWrite::Never => pending().await,
-            OnWrite::Fail => return Err(UpstreamError::Failed),
-            OnWrite::Panic => panic!("scripted: writing panics"),
-        }
-        Ok(self.shared.change(|state| state.apply(writer.id, changes)))
-    }
-
-    async fn read(&self, reader: &mut Reader, ticks: &mut Vec<Tick>) -> Result<(), UpstreamError> {
-        match reader.hears.recv().await {
-            Some(Said::Ticks(said)) => {
-                ticks.extend(said);
-                Ok(())
+        let comes_true = async {
+            while !condition(self) {
+                drop(self.sound());
+                changes.changed().await.expect("the sender lives as long as this handle");
             }
-            Some(Said::End) | None => Err(UpstreamError::Killed),
+        };
+        if timeout(PATIENCE, comes_true).await.is_err() {
+            panic!("it did not come to that: {:#?}", *self.sound());
         }
     }
 
-    async fn heartbeat(&self, _writer: &mut Writer) -> Result<(), UpstreamError> {
-        self.shared.change(|state| state.heartbeats += 1);
-        Ok(())
-    }
-
-    async fn close(&self, writer: Writer, _reader: Reader) {
-        self.shared.change(|state| state.goodbyes += 1);
-        drop(writer);
-    }
-
-    fn pacing(&self) -> Pacing {
-        self.pacing
-    }
-
-    fn refuses_credential(&self, error: &UpstreamError) -> bool {
-        *error == UpstreamError::Credential
-    }
-}
-
-impl State {
-    fn apply(&mut self, id: usize, changes: &[Change]) -> Vec<Refused> {
-        let Some(link) = self.links.get_mut(&id) else { return Vec::new() };
-        let mut refused = Vec::new();
-        for (position, Change { instrument, from, to }) in changes.iter().enumerate() {
-            assert_eq!(link.carries.get(instrument), from.as_ref(), "the feed knows what is carried of {instrument}");
-            match (to, self.refused.get(instrument)) {
-                (Some(_), Some(reason)) => refused.push(Refused { position, reason: Arc::clone(reason) }),
-                (Some(level), None) => {
-                    link.carries.insert(instrument.clone(), *level);
-                }
-                (None, _) => {
-                    link.carries.remove(instrument);
-                }
-            }
+    /// What it has seen, if all of it may be.
+    fn sound(&self) -> MutexGuard<'_, State> {
+        let state = self.shared.lock();
+        if !state.violations.is_empty() {
+            let violations = state.violations.clone();
+            drop(state);
+            panic!("the feed did what it may not: {violations:#?}");
         }
-        refused
+        state
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let result = change(&mut self.lock());
-        self.changes.send_replace(());
-        result
-    }
-}
-
-/// The half of a connection that is written to. Its drop ends the connection.
-#[derive(Debug)]
-pub struct Writer {
-    id: usize,
-    shared: Arc<Shared>,
-}
-
-impl Drop for Writer {
+/// A test that asked nothing after it went wrong fails all the same.
+impl Drop for Upstream {
     fn drop(&mut self) {
-        self.shared.change(|state| state.links.remove(&self.id));
+        if !std::thread::panicking() {
+            drop(self.sound());
+        }
     }
-}
-
-/// The half of a connection that is read from.
-#[derive(Debug)]
-pub struct Reader {
-    hears: mpsc::UnboundedReceiver<Said>,
 }

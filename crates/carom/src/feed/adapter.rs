@@ -43,14 +43,15 @@ pub trait Adapter: Send + Sync + 'static {
         ticks: &mut Vec<Tick>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Shows the upstream that this side lives, every [`Pacing::heartbeat`]. Default: nothing.
+    /// Shows the upstream that this side lives, every [`Pacing::heartbeat`]. One that takes longer than `write_timeout` ends the
+    /// connection, as an error does. Default: nothing.
     fn heartbeat(&self, writer: &mut Self::Writer) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = writer;
         ready(Ok(()))
     }
 
-    /// An orderly goodbye, within `write_timeout`; not called for connections that have failed. A write may have been cut short
-    /// before. Default: drops it.
+    /// An orderly goodbye, within `write_timeout`; not called for connections that have failed or stalled, or when a deadline has
+    /// passed. A heartbeat may have been cut short before. Default: drops it.
     fn close(&self, writer: Self::Writer, reader: Self::Reader) -> impl Future<Output = ()> + Send {
         drop((writer, reader));
         ready(())

@@ -74,13 +74,22 @@ impl<A: Adapter> Builder<A> {
         self
     }
 
+    /// How long a topic that moves is carried on both connections, since some upstreams take what they are told without a word
+    /// and begin a moment later. Ticks are taken from the old one meanwhile. Zero lets go of it as soon as the new one has been
+    /// told. Default 1 s.
+    pub fn overlap(mut self, overlap: Duration) -> Builder<A> {
+        self.options.overlap = overlap;
+        self
+    }
+
     /// A connection that says nothing for this long, not even a heartbeat, is dead; `None` waits for ever. Default 90 s.
     pub fn stall_after(mut self, stall_after: impl Into<Option<Duration>>) -> Builder<A> {
         self.options.stall_after = stall_after.into();
         self
     }
 
-    /// How long a write may take before its connection is dead, and how long an orderly goodbye may take. Default 10 s.
+    /// How long a write or a heartbeat may take before its connection is dead, and how long an orderly goodbye may take. Default
+    /// 10 s.
     pub fn write_timeout(mut self, write_timeout: Duration) -> Builder<A> {
         self.options.write_timeout = write_timeout;
         self

@@ -9,22 +9,24 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
-/// What the driver keeps of a connection. Dropping it tells the connection to end.
+/// What the driver keeps of a connection. Dropping it cuts the connection.
 pub(super) struct Lead {
     /// Batches to be written.
     pub(super) batches: mpsc::UnboundedSender<Vec<Change>>,
-    #[allow(dead_code, reason = "dropped to tell the connection to end")]
-    stay: oneshot::Sender<()>,
+    parting: oneshot::Sender<Goodbye>,
 }
+
+/// The connection is to say goodbye.
+struct Goodbye;
 
 /// A connection before it is open.
 pub(super) struct Connection<A: Adapter> {
     shared: Arc<Shared<A>>,
     id: ConnectionId,
     batches: mpsc::UnboundedReceiver<Vec<Change>>,
-    left: oneshot::Receiver<()>,
+    parted: oneshot::Receiver<Goodbye>,
 }
 
 /// How a connection has ended.
@@ -34,18 +36,28 @@ pub(super) struct Ended {
     pub(super) cause: Option<Failure>,
 }
 
+impl Lead {
+    /// Tells the connection to end: with a goodbye, or at once.
+    pub(super) fn part(self, goodbye: bool) {
+        if goodbye {
+            // One that has ended meanwhile says so by itself.
+            let _ = self.parting.send(Goodbye);
+        }
+    }
+}
+
 impl<A: Adapter> Connection<A> {
     pub(super) fn new(shared: &Arc<Shared<A>>, id: ConnectionId) -> (Lead, Connection<A>) {
-        let ((send, batches), (stay, left)) = (mpsc::unbounded_channel(), oneshot::channel());
-        (Lead { batches: send, stay }, Connection { shared: Arc::clone(shared), id, batches, left })
+        let ((send, batches), (parting, parted)) = (mpsc::unbounded_channel(), oneshot::channel());
+        (Lead { batches: send, parting }, Connection { shared: Arc::clone(shared), id, batches, parted })
     }
 
     pub(super) async fn run(self, open_timeout: Duration) -> Ended {
-        let Connection { shared, id, mut batches, mut left } = self;
+        let Connection { shared, id, mut batches, mut parted } = self;
         let adapter = &shared.adapter;
         let opened = tokio::select! {
             biased;
-            _ = &mut left => return Ended::as_told(),
+            _ = &mut parted => return Ended::as_told(),
             opened = adapter.open() => opened,
             () = sleep(open_timeout) => return Ended::because(UpstreamError::OpenTimedOut(open_timeout)),
         };
@@ -54,20 +66,17 @@ impl<A: Adapter> Connection<A> {
             Err(error) => return Ended::failed(adapter, error),
         };
         shared.step(|table| table.machine.handle_opened(clock::now(), id));
-        let failed = tokio::select! {
+        let goodbye = tokio::select! {
             biased;
-            _ = &mut left => None,
-            error = write_all(&shared, id, &mut writer, &mut batches) => Some(error),
-            error = read_all(&shared, id, &mut reader) => Some(error),
+            parted = &mut parted => parted,
+            ended = write_all(&shared, id, &mut writer, &mut batches) => return ended,
+            error = read_all(&shared, id, &mut reader) => return Ended::failed(adapter, error),
         };
-        match failed {
-            Some(error) => Ended::failed(adapter, error),
-            None => {
-                // One that hangs while it says goodbye has had its time.
-                let _ = timeout(shared.write_timeout, adapter.close(writer, reader)).await;
-                Ended::as_told()
-            }
+        if let Ok(Goodbye) = goodbye {
+            // One that hangs while it says goodbye has had its time.
+            let _ = timeout(shared.write_timeout, adapter.close(writer, reader)).await;
         }
+        Ended::as_told()
     }
 }
 
@@ -91,9 +100,10 @@ async fn write_all<A: Adapter>(
     id: ConnectionId,
     writer: &mut A::Writer,
     batches: &mut mpsc::UnboundedReceiver<Vec<Change>>,
-) -> A::Error {
+) -> Ended {
+    let mut wrote: Option<Instant> = None;
     let mut heartbeat = shared.heartbeat.map(|every| {
-        let mut beats = interval_at(tokio::time::Instant::now() + every, every);
+        let mut beats = interval_at(Instant::now() + every, every);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beats
     });
@@ -106,11 +116,21 @@ async fn write_all<A: Adapter>(
         };
         let written = tokio::select! {
             batch = batches.recv() => match batch {
-                Some(changes) => shared.adapter.write(writer, &changes).await.map(Some),
+                Some(changes) => {
+                    // The machine counts from when it asked for a write, and a heartbeat may have held that one up.
+                    if let Some(wrote) = wrote {
+                        sleep_until(wrote + shared.pace).await;
+                    }
+                    wrote = Some(Instant::now());
+                    shared.adapter.write(writer, &changes).await.map(Some)
+                }
                 // The driver lets go of both channels at once: the end is on its way.
                 None => pending().await,
             },
-            _ = beat => shared.adapter.heartbeat(writer).await.map(|()| None),
+            _ = beat => match timeout(shared.write_timeout, shared.adapter.heartbeat(writer)).await {
+                Ok(beaten) => beaten.map(|()| None),
+                Err(_) => return Ended::because(UpstreamError::HeartbeatTimedOut(shared.write_timeout)),
+            },
         };
         match written {
             Ok(Some(refused)) => {
@@ -119,7 +139,7 @@ async fn write_all<A: Adapter>(
                 shared.step(|table| table.machine.handle_written(clock::now(), id, &refused));
             }
             Ok(None) => {}
-            Err(error) => return error,
+            Err(error) => return Ended::failed(&shared.adapter, error),
         }
     }
 }

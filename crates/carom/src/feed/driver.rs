@@ -83,7 +83,11 @@ impl<A: Adapter> Driver<A> {
                     let _ = lead.batches.send(changes);
                 }
             }
-            Action::Close(connection) => drop(self.leads.remove(&connection)),
+            Action::Close { connection, goodbye } => {
+                if let Some(lead) = self.leads.remove(&connection) {
+                    lead.part(goodbye);
+                }
+            }
             Action::Tell(milestone) => report(&self.shared.name, &milestone),
         }
     }

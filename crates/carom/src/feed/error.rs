@@ -82,6 +82,9 @@ pub enum UpstreamError {
     /// It took longer to open than the recovery policy allows.
     #[error("opening timed out after {0:?}")]
     OpenTimedOut(Duration),
+    /// A heartbeat took longer than `write_timeout`.
+    #[error("a heartbeat timed out after {0:?}")]
+    HeartbeatTimedOut(Duration),
     /// The adapter panicked.
     #[error("the adapter panicked")]
     Panicked,

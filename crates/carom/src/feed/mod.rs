@@ -137,7 +137,7 @@ impl<A: Adapter> Feed<A> {
     /// Takes every interest in everything back, without linger. How many instruments there were. It does not wait for the
     /// upstream; subscriptions under way fail with [`SubscribeError::Unsubscribed`].
     pub async fn unsubscribe_all(&self) -> usize {
-        self.owner.shared.step(|table| table.machine.unsubscribe_all(clock::now()))
+        self.owner.shared.step(|table| table.unsubscribe_all(clock::now()))
     }
 
     /// Another credential is at hand: connections are opened again. The adapter reads it when it opens the next one.

@@ -21,6 +21,7 @@ pub(crate) struct Shared<A> {
     pub(super) adapter: A,
     pub(super) heartbeat: Option<Duration>,
     pub(super) write_timeout: Duration,
+    pub(super) pace: Duration,
     state: Mutex<Table>,
     /// Wakes the driver.
     pub(crate) wake: Notify,
@@ -47,13 +48,14 @@ enum Caller {
 impl<A: Adapter> Shared<A> {
     pub(super) fn new(name: Arc<str>, adapter: A, heartbeat: Option<Duration>, machine: Machine) -> Shared<A> {
         let lifecycle = watch::Sender::new(machine.state());
-        let write_timeout = machine.options().write_timeout;
+        let (write_timeout, pace) = (machine.options().write_timeout, machine.options().pace);
         let table = Table { machine, callers: BTreeMap::new(), cause: None, actions: VecDeque::new() };
         Shared {
             name,
             adapter,
             heartbeat,
             write_timeout,
+            pace,
             state: Mutex::new(table),
             wake: Notify::new(),
             lifecycle,
@@ -119,6 +121,17 @@ impl Table {
             }
         }
         wakers
+    }
+
+    /// Takes every interest back: also of those who were told that they have one, and have not looked yet. They would give up
+    /// somebody else's otherwise.
+    pub(super) fn unsubscribe_all(&mut self, now: Instant) -> usize {
+        for caller in self.callers.values_mut() {
+            if let Caller::Told(told @ Ok(_)) = caller {
+                *told = Err(Refusal::Unsubscribed);
+            }
+        }
+        self.machine.unsubscribe_all(now)
     }
 
     pub(super) fn wait(&mut self, waiter: WaiterId, waker: Waker) {

@@ -1,5 +1,6 @@
 //! Entries: one for each instrument that is wanted, or still carried by some connection.
 
+use super::lines::Line;
 use super::told::WaiterId;
 use super::topic::{Instrument, Level};
 use super::wants::Wants;
@@ -19,9 +20,14 @@ pub(super) struct Entry {
     pub(super) wants: Wants,
     pub(super) home: Home,
     pub(super) refused: Option<Refused>,
-    pub(super) waiters: BTreeSet<WaiterId>,
+    /// Who waits, by how much of it.
+    pub(super) waiters: BTreeSet<(Level, WaiterId)>,
     /// When something of it has lingered, as it is on the agenda.
     linger_at: Option<Instant>,
+    /// Until when it only lingers, as it is noted among those that do.
+    lingers_until: Option<Instant>,
+    /// Whether it is counted among those that are carried as they are wanted.
+    live: bool,
     pub(super) last_tick: Option<Instant>,
 }
 
@@ -32,8 +38,9 @@ pub(super) struct Entry {
 ///  Nowhere ------------------> At ------------------------> Moving
 ///     ^                        ^ |                            | |
 ///     |                        | +---- nobody wants it ----+  | |
-///     |                        +-- carried there, or the --|--+ |
-///     |                            move has come to nothing|    |
+///     |                        +-- carried there for a ----|--+ |
+///     |                            while, or the move has  |    |
+///     |                            come to nothing         |    |
 ///     +----------------------------------------------------+----+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +49,9 @@ pub(super) enum Home {
     Nowhere,
     /// On this line.
     At(usize),
-    /// On its way, and carried where it was until it is there.
-    Moving { to: usize, from: usize },
+    /// On its way, and carried where it was until it is there. The new line has accepted it when `until` is known: it is
+    /// carried twice until then.
+    Moving { to: usize, from: usize, until: Option<Instant> },
 }
 
 impl Home {
@@ -68,6 +76,8 @@ impl Home {
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
     pub(super) level: Level,
+    /// Whether more was carried, and less was not wanted instead.
+    pub(super) downgrade: bool,
     pub(super) reason: Arc<str>,
     pub(super) times: u32,
     /// `None` when it is being tried again.
@@ -92,6 +102,8 @@ impl Entry {
             refused: None,
             waiters: BTreeSet::new(),
             linger_at: None,
+            lingers_until: None,
+            live: false,
             last_tick: None,
         }
     }
@@ -99,9 +111,24 @@ impl Entry {
     /// What its home is to carry of it, when it carries `held` so far: the most that is wanted and not refused.
     pub(super) fn target(&self, held: Option<Level>) -> Option<Level> {
         match &self.refused {
-            Some(Refused { level, until: Some(_), .. }) => self.wants.highest_below(*level).or(held),
-            Some(Refused { until: None, .. }) | None => self.wants.highest(),
+            // Too much is carried, and nobody gets less than it wants.
+            Some(Refused { level, downgrade: true, until: Some(_), .. }) if held >= Some(*level) => held,
+            Some(Refused { level, downgrade: false, until: Some(_), .. }) => self.wants.highest_below(*level).or(held),
+            Some(Refused { .. }) | None => self.wants.highest(),
         }
+    }
+}
+
+impl Entry {
+    /// Those who wait for no more than this.
+    pub(super) fn waiters_up_to(&self, level: Level) -> Vec<WaiterId> {
+        self.waiters.range(..=(level, WaiterId(u64::MAX))).map(|(_, waiter)| *waiter).collect()
+    }
+
+    /// Those who wait for just this.
+    pub(super) fn waiters_at(&self, level: Level) -> Vec<WaiterId> {
+        let just = (level, WaiterId(0))..=(level, WaiterId(u64::MAX));
+        self.waiters.range(just).map(|(_, waiter)| *waiter).collect()
     }
 }
 
@@ -125,7 +152,10 @@ impl Machine {
             self.lines[line].homes.remove(&id);
             self.lines[line].used(now);
         }
-        if let Home::Moving { from, .. } = before {
+        if let Home::Moving { from, until, .. } = before {
+            if let Some(until) = until {
+                self.agenda.remove(&(until, Due::Arrival(id)));
+            }
             self.lines[from].departing.remove(&id);
             self.lines[from].used(now);
         }
@@ -133,7 +163,10 @@ impl Machine {
             self.lines[line].homes.insert(id);
             self.lines[line].used(now);
         }
-        if let Home::Moving { from, .. } = home {
+        if let Home::Moving { from, until, .. } = home {
+            if let Some(until) = until {
+                self.agenda.insert((until, Due::Arrival(id)));
+            }
             self.lines[from].departing.insert(id);
         }
     }
@@ -148,15 +181,19 @@ impl Machine {
         let Some(entry) = self.entries.get(&id) else { return };
         if entry.wants.is_empty() {
             self.rehome(now, id, Home::Nowhere);
-        } else if let Home::Moving { to, .. } = entry.home
+        } else if let Home::Moving { to, from, until: None } = entry.home
             && self.lines[to].carries(id).is_some()
         {
-            self.rehome(now, id, Home::At(to));
+            let overlap = Some(self.options.overlap).filter(|overlap| !overlap.is_zero());
+            let until = overlap.map(|overlap| now + overlap);
+            self.rehome(now, id, if until.is_some() { Home::Moving { to, from, until } } else { Home::At(to) });
         }
         for line in 0..self.lines.len() {
             self.compare(line, id);
         }
         self.answer(id);
+        self.note_lingering(id);
+        self.note_live(id);
         let Some(entry) = self.entries.get(&id) else { return };
         if entry.wants.is_empty() && !self.lines.iter().any(|line| line.has_stream(id)) {
             self.forget(id);
@@ -170,6 +207,45 @@ impl Machine {
             self.agenda.remove(&(at, Due::Linger(id)));
         }
         self.ids.remove(&entry.instrument);
+    }
+
+    /// Keeps it among those that only linger for as long as it does.
+    pub(super) fn note_lingering(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let until = entry.wants.only_lingers_until();
+        if entry.lingers_until != until {
+            if let Some(before) = std::mem::replace(&mut entry.lingers_until, until) {
+                self.lingering.remove(&(before, id));
+            }
+            self.lingering.extend(until.map(|until| (until, id)));
+        }
+    }
+
+    fn note_live(&mut self, id: EntryId) {
+        let live = self.entries.get(&id).is_some_and(|entry| self.is_live(id, entry));
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        match (std::mem::replace(&mut entry.live, live), live) {
+            (false, true) => self.live += 1,
+            (true, false) => self.live -= 1,
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    /// Forgets one that only lingers, the first to go, if its home will do. Whether there was one.
+    pub(super) fn expire_one(&mut self, now: Instant, suits: impl Fn(&Line) -> bool) -> bool {
+        let at = |id: &EntryId| self.entries.get(id).and_then(|entry| entry.home.line());
+        let suits = |(_, id): &&(Instant, EntryId)| at(id).is_some_and(|line| suits(&self.lines[line]));
+        let Some((_, id)) = self.lingering.iter().find(suits).copied() else { return false };
+        self.expire(now, id);
+        true
+    }
+
+    /// Forgets what only lingers of it.
+    pub(super) fn expire(&mut self, now: Instant, id: EntryId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.wants.expire_all();
+        }
+        self.settle(now, id);
     }
 
     /// Sees to it that what lingers is looked at by then.
@@ -190,6 +266,14 @@ impl Machine {
             self.linger(id, until);
         }
         self.settle(now, id);
+    }
+
+    /// Something has been carried at its new home for long enough: the old one lets go.
+    pub(super) fn arrived(&mut self, now: Instant, id: EntryId) {
+        if let Some(Home::Moving { to, until: Some(_), .. }) = self.entries.get(&id).map(|entry| entry.home) {
+            self.rehome(now, id, Home::At(to));
+            self.settle(now, id);
+        }
     }
 
     pub(super) fn retry(&mut self, now: Instant, id: EntryId) {

@@ -214,8 +214,20 @@ impl Interest {
     /// A client wants nothing any more, and stays. What it wanted until now.
     pub fn unsubscribe_all(&mut self, client: ClientId) -> Vec<Topic> {
         let left = self.subscriptions_of(client);
-        for topic in &left {
-            self.unsubscribe(client, &topic.instrument, topic.mode());
+        self.subscriptions -= left.len();
+        let found = self.clients.get_mut(client.index()).filter(|found| found.epoch == client.epoch);
+        let Some(connected) = found.and_then(|found| found.connected.as_mut()) else { return left };
+        let (scope, wants) = (connected.scope, std::mem::take(&mut connected.wants));
+        for topic_at in wants {
+            let Wanted { instrument, wishes } = &mut self.topics[topic_at as usize];
+            if let Ok(at) = wishes.binary_search_by_key(&client, |wish| wish.client) {
+                wishes.remove(at);
+            }
+            if wishes.is_empty() {
+                wishes.shrink_to_fit();
+                self.scopes[scope.0 as usize].topics.remove(instrument);
+                self.free_topics.push(topic_at);
+            }
         }
         left
     }

@@ -4,7 +4,6 @@ use super::entries::EntryId;
 use super::options::Options;
 use super::topic::Level;
 use crate::idle::Idleness;
-use crate::recovery::Tries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -24,32 +23,47 @@ pub(super) struct Line {
     pub(super) worked: bool,
     /// Whether its topics lost their connection and are not back yet.
     pub(super) lost: bool,
+    pub(super) setback: Option<Setback>,
+}
+
+/// What has gone wrong on a line since a connection last lived for long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setback {
+    /// Attempts that failed, and connections that ended young or fell silent.
+    pub(super) failures: u32,
+    /// No connection is opened before.
+    pub(super) until: Instant,
 }
 
 /// What a line is doing.
 ///
 /// ```text
-///          a topic needs room             opened
-///  Vacant ------------------> Opening ------------------> Up
-///    ^ ^                       ^   | failed                | |
-///    | |             delay over|   v                       | | ended by itself
-///    | +---- nobody ------- Waiting <---- or Opening ------+-+
-///    |       needs it                     at once          |
-///    +-------------------- Closing <-----------------------+ without topics, stalled, or the feed is closed
-///        really ended        (with topics: Opening again)
+///           a topic needs room            opened
+///  Vacant --------------------> Opening ----------> Up --------+
+///    |  ^                        ^  ^ |              |  |      | without topics, or stalled
+///    |  |              delay over|  | | failed       |  |      v
+///    |  +---- nobody ------+     |  | v   ended young|  |   Closing
+///    |        needs it     +---- Waiting <-----------+  |      |
+///    +------------------------>    ^ ^                  |      |
+///      the last has just failed    | +------------------|------+ really ended, after it had stalled
+///                                  |                    |      | (not stalled: as Vacant, if a topic needs room)
+///                     +------------+                    |
+///                     |   ended after a long life: Opening at once
 /// ```
+///
+/// Without topics whatever ends is Vacant. When the feed is closed, Opening is Closing, and Waiting is Vacant.
 #[derive(Debug)]
 pub(super) enum LineState {
     /// Without a connection, and nobody needs one.
     Vacant,
     /// A connection is being opened.
-    Opening { connection: ConnectionId, tries: Tries },
+    Opening { connection: ConnectionId },
     /// A connection is up.
     Up(Up),
-    /// Opening failed, and is tried again then; `None` is when the credential is another.
-    Waiting { tries: Tries, until: Option<Instant> },
-    /// The connection was told to end.
-    Closing { connection: ConnectionId },
+    /// The last one failed, and another is opened then; `None` is when the credential is another.
+    Waiting { until: Option<Instant> },
+    /// The connection was told to end. One that was given up does not keep its topics meanwhile.
+    Closing { connection: ConnectionId, given_up: bool },
 }
 
 /// A connection that is up.
@@ -62,8 +76,6 @@ pub(super) struct Up {
     /// When a topic last came or went.
     pub(super) used: Instant,
     pub(super) idleness: Idleness,
-    /// Failed attempts before it came up.
-    pub(super) failures: u32,
     /// What it carries, or may be carrying.
     pub(super) streams: BTreeMap<EntryId, Stream>,
     /// What it is to drop, and what it is to add or carry differently, in order of first subscription.
@@ -108,6 +120,7 @@ impl Line {
             departing: BTreeSet::new(),
             worked: false,
             lost: false,
+            setback: None,
         }
     }
 
@@ -119,7 +132,7 @@ impl Line {
     pub(super) fn connection(&self) -> Option<ConnectionId> {
         match &self.state {
             LineState::Vacant | LineState::Waiting { .. } => None,
-            LineState::Opening { connection, .. } | LineState::Closing { connection } => Some(*connection),
+            LineState::Opening { connection } | LineState::Closing { connection, .. } => Some(*connection),
             LineState::Up(up) => Some(up.connection),
         }
     }
@@ -174,6 +187,15 @@ impl Line {
         unused.then_some(up.used)
     }
 
+    /// Whether its topics are better off elsewhere: there is no connection, and none is being opened.
+    pub(super) fn is_stranded(&self) -> bool {
+        match &self.state {
+            LineState::Waiting { .. } | LineState::Closing { given_up: true, .. } => !self.homes.is_empty(),
+            LineState::Vacant | LineState::Opening { .. } | LineState::Up(_) => false,
+            LineState::Closing { given_up: false, .. } => false,
+        }
+    }
+
     /// Whether the connection is up and carries nothing, not even perhaps.
     pub(super) fn is_drained(&self) -> bool {
         self.up().is_some_and(|up| up.streams.is_empty())
@@ -182,7 +204,7 @@ impl Line {
     pub(super) fn next_timeout(&self, options: &Options) -> Option<Instant> {
         match &self.state {
             LineState::Vacant | LineState::Opening { .. } | LineState::Closing { .. } => None,
-            LineState::Waiting { until, .. } => *until,
+            LineState::Waiting { until } => *until,
             LineState::Up(up) => {
                 let stalled = options.stall_after.map(|stall_after| up.heard + stall_after);
                 let write = match &up.write {
@@ -196,14 +218,13 @@ impl Line {
 }
 
 impl Up {
-    pub(super) fn new(connection: ConnectionId, now: Instant, failures: u32) -> Up {
+    pub(super) fn new(connection: ConnectionId, now: Instant) -> Up {
         Up {
             connection,
             since: now,
             heard: now,
             used: now,
             idleness: Idleness::Using,
-            failures,
             streams: BTreeMap::new(),
             outgoing: BTreeSet::new(),
             incoming: BTreeSet::new(),

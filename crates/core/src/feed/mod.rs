@@ -6,8 +6,8 @@
 //! is written in batches. So there is one way to everything: a first subscription, an upgrade, a connection that died and
 //! came back, a move to another line are all differences.
 //!
-//! A line whose connection ends keeps its topics and opens another under the recovery policy. When that fails, its topics go
-//! to lines that are up and have room. Topics also move, each taken up at its new home before the old one lets go, when that
+//! A line whose connection ends keeps its topics and opens another at once. When that fails, or the connection had not lived
+//! for long or has stalled, another is opened later, and later each time; its topics go to lines that are up and have room. Topics also move, each taken up at its new home before the old one lets go, when that
 //! frees a whole connection. A connection without topics is released after a while.
 //!
 //! An upstream that refuses the credential is not tried again until [`Machine::resume`] is called.
@@ -26,7 +26,7 @@
 //! let Subscribed::Waiting(waiter) = feed.subscribe(start, &topic) else { panic!() };
 //! let opened = std::iter::from_fn(|| feed.poll_action()).find_map(|action| match action {
 //!     Action::Open { connection, .. } => Some(connection),
-//!     Action::Write { .. } | Action::Close(_) | Action::Tell(_) => None,
+//!     Action::Write { .. } | Action::Close { .. } | Action::Tell(_) => None,
 //! });
 //! let connection = opened.unwrap();
 //! feed.handle_opened(start, connection);
@@ -34,7 +34,7 @@
 //! // What is wanted and what is there differ by one topic.
 //! let written = std::iter::from_fn(|| feed.poll_action()).find_map(|action| match action {
 //!     Action::Write { changes, .. } => Some(changes),
-//!     Action::Open { .. } | Action::Close(_) | Action::Tell(_) => None,
+//!     Action::Open { .. } | Action::Close { .. } | Action::Tell(_) => None,
 //! });
 //! assert_eq!(written.unwrap(), [Change { instrument: topic.instrument.clone(), from: None, to: Some(topic.level) }]);
 //! feed.handle_written(start, connection, &[]);
@@ -66,6 +66,7 @@ use crate::options::OptionsError;
 use crate::random::Random;
 use entries::{Entry, EntryId, Waiter};
 use lines::{Line, LineState};
+use opening::Parting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
@@ -99,6 +100,8 @@ enum Due {
     Waiter(WaiterId),
     /// Something of an instrument has lingered.
     Linger(EntryId),
+    /// What moves has been carried at its new home for long enough.
+    Arrival(EntryId),
     /// What was refused may be tried again.
     Retry(EntryId),
 }
@@ -119,6 +122,10 @@ pub struct Machine {
     waiters: BTreeMap<WaiterId, Waiter>,
     next_waiter: u64,
     agenda: BTreeSet<(Instant, Due)>,
+    /// Those that nobody wants and that only linger, the first to go first.
+    lingering: BTreeSet<(Instant, EntryId)>,
+    /// How many are carried as they are wanted.
+    live: usize,
     look_at: Option<Instant>,
     /// A connection was found without topics for long enough: it is released unless it gets one before the driver comes back.
     release_at: Option<Instant>,
@@ -148,6 +155,8 @@ impl Machine {
             waiters: BTreeMap::new(),
             next_waiter: 0,
             agenda: BTreeSet::new(),
+            lingering: BTreeSet::new(),
+            live: 0,
             look_at: None,
             release_at: None,
             compact_at: None,
@@ -194,6 +203,7 @@ impl Machine {
             match due {
                 Due::Waiter(waiter) => self.is_pending(waiter),
                 Due::Linger(id) => self.lingered(now, id),
+                Due::Arrival(id) => self.arrived(now, id),
                 Due::Retry(id) => self.retry(now, id),
             }
         }
@@ -214,8 +224,9 @@ impl Machine {
         self.state = State::Running;
         self.tell(Milestone::Resumed);
         for line in 0..self.lines.len() {
+            self.lines[line].setback = None;
             if matches!(self.lines[line].state, LineState::Waiting { .. }) {
-                self.open_anew(line);
+                self.open(line);
             }
         }
         self.finish(now);
@@ -233,7 +244,7 @@ impl Machine {
         for line in 0..self.lines.len() {
             match &self.lines[line].state {
                 LineState::Waiting { .. } => self.lines[line].state = LineState::Vacant,
-                LineState::Opening { .. } => self.start_closing(now, line),
+                LineState::Opening { .. } => self.start_closing(now, line, Parting::Orderly),
                 LineState::Vacant | LineState::Up(_) | LineState::Closing { .. } => {}
             }
         }
@@ -247,13 +258,15 @@ impl Machine {
         for line in 0..self.lines.len() {
             if let LineState::Up(up) = &self.lines[line].state {
                 left += up.streams.len();
-                self.start_closing(now, line);
+                self.start_closing(now, line, Parting::Cut);
             }
             self.lines[line].state = LineState::Vacant;
         }
         self.entries.clear();
         self.ids.clear();
         self.agenda.clear();
+        self.lingering.clear();
+        self.live = 0;
         self.stop_when_empty();
         left
     }
@@ -273,7 +286,7 @@ impl Machine {
             State::Stopping => {
                 for line in 0..self.lines.len() {
                     if self.lines[line].is_drained() {
-                        self.start_closing(now, line);
+                        self.start_closing(now, line, Parting::Orderly);
                     }
                 }
                 self.stop_when_empty();
@@ -293,13 +306,13 @@ impl Machine {
         self.actions.push_back(Action::Tell(milestone));
     }
 
-    /// Lines with a connection, or on their way to one.
-    fn connections(&self) -> usize {
+    /// Connections that are up, or that are being opened, waited for or closed.
+    pub fn connections(&self) -> usize {
         self.lines.iter().filter(|line| !matches!(line.state, LineState::Vacant)).count()
     }
 
-    /// Topics that are at home somewhere.
-    fn topics(&self) -> usize {
+    /// Topics that are at home somewhere: distinct instruments, those that only linger among them.
+    pub fn topics(&self) -> usize {
         self.lines.iter().map(|line| line.homes.len()).sum()
     }
 }

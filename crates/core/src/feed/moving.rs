@@ -1,22 +1,23 @@
 //! Moving: topics leave a line that cannot be reopened, or one that others have room for; and what is left empty is let go.
 
-use super::entries::Home;
+use super::entries::{EntryId, Home};
 use super::lines::{Line, LineState, Write};
+use super::opening::Parting;
 use super::told::Milestone;
 use super::{Machine, State};
 use crate::idle::Idleness;
 use std::time::Instant;
 
 impl Machine {
-    /// Topics of lines that wait for another attempt go to lines that are up and have room. A line that nobody needs any more
-    /// is not tried again.
+    /// Topics of lines without a connection go to lines that are up and have room. A line that nobody needs any more is not
+    /// tried again.
     pub(super) fn rescue(&mut self, now: Instant) {
         for line in 0..self.lines.len() {
-            if !matches!(self.lines[line].state, LineState::Waiting { .. }) {
-                continue;
-            }
+            self.expire_stranded(now, line);
             let mut topics = 0;
-            while let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.first_up_with_room(line)) {
+            while self.lines[line].is_stranded()
+                && let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.room_elsewhere(now, line))
+            {
                 self.rehome(now, id, Home::At(to));
                 self.settle(now, id);
                 topics += 1;
@@ -26,7 +27,10 @@ impl Machine {
             }
             let found = &mut self.lines[line];
             if found.homes.is_empty() {
-                (found.state, found.lost) = (LineState::Vacant, false);
+                found.lost = false;
+                if matches!(found.state, LineState::Waiting { .. }) {
+                    found.state = LineState::Vacant;
+                }
             }
         }
     }
@@ -59,7 +63,7 @@ impl Machine {
         while let (Some(id), Some(to)) =
             (self.lines[emptied].homes.first().copied(), self.first_used_with_room(emptied))
         {
-            self.rehome(now, id, Home::Moving { to, from: emptied });
+            self.rehome(now, id, Home::Moving { to, from: emptied, until: None });
             self.settle(now, id);
             topics += 1;
         }
@@ -102,13 +106,28 @@ impl Machine {
         for line in 0..self.lines.len() {
             if self.lines[line].up_mut().is_some_and(|up| up.idleness.release()) {
                 self.tell(Milestone::Released { connection: line + 1 });
-                self.start_closing(now, line);
+                self.start_closing(now, line, Parting::Orderly);
             }
         }
     }
 
-    fn first_up_with_room(&self, but: usize) -> Option<usize> {
-        self.first_with_room(|at, line| at != but && line.is_up())
+    /// What only lingers is not moved: it would take the room of what somebody wants.
+    fn expire_stranded(&mut self, now: Instant, line: usize) {
+        if self.lines[line].is_stranded() {
+            let lingers = |id: &&EntryId| self.entries.get(id).is_some_and(|entry| !entry.wants.is_counted());
+            for id in self.lines[line].homes.iter().filter(lingers).copied().collect::<Vec<_>>() {
+                self.expire(now, id);
+            }
+        }
+    }
+
+    /// A line that is up and has room, if need be that of something that only lingers.
+    fn room_elsewhere(&mut self, now: Instant, but: usize) -> Option<usize> {
+        let up_with_room = |machine: &Machine| machine.first_with_room(|at, line| at != but && line.is_up());
+        up_with_room(self).or_else(|| {
+            self.expire_one(now, Line::is_up).then_some(())?;
+            up_with_room(self)
+        })
     }
 
     fn first_used_with_room(&self, but: usize) -> Option<usize> {

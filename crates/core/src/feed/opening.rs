@@ -1,21 +1,40 @@
 //! Opening: how lines come by their connections, and what happens when they lose them.
 
 use super::entries::Home;
-use super::lines::{ConnectionId, LineState, Up, Write};
+use super::lines::{ConnectionId, LineState, Setback, Up, Write};
 use super::told::{Action, End, Milestone};
 use super::topic::Instrument;
 use super::{Machine, State};
-use crate::recovery::{Policy, Tries};
-use std::time::{Duration, Instant};
+use crate::recovery::Policy;
+use std::time::Instant;
+
+/// How a connection is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parting {
+    /// It works, and nobody needs it.
+    Orderly,
+    /// It does not work any more.
+    GivenUp,
+    /// Nobody waits for it any longer.
+    Cut,
+}
+
+/// What can go wrong with a connection.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// It could not be opened.
+    Unopened,
+    /// It ended soon after, or fell silent.
+    ShortLived,
+}
 
 impl Machine {
     /// A connection is open. A driver that is told too late that nobody wants it any more ends it all the same.
     pub fn handle_opened(&mut self, now: Instant, connection: ConnectionId) {
         let Some(line) = self.line_of(connection) else { return };
-        let LineState::Opening { tries, .. } = &self.lines[line].state else { return };
-        let failures = tries.failures(self.policy(line));
+        let LineState::Opening { .. } = &self.lines[line].state else { return };
         let found = &mut self.lines[line];
-        found.state = LineState::Up(Up::new(connection, now, failures));
+        found.state = LineState::Up(Up::new(connection, now));
         found.worked = true;
         let topics = found.homes.len();
         if std::mem::take(&mut found.lost) {
@@ -32,7 +51,6 @@ impl Machine {
     /// A connection has ended, or the attempt to open one has: by itself, or because it was told to.
     pub fn handle_ended(&mut self, now: Instant, connection: ConnectionId, end: End) {
         let Some(line) = self.line_of(connection) else { return };
-        let policy = self.policy(line).clone();
         let before = self.lose(now, line);
         let topics = self.lines[line].homes.len();
         if let (LineState::Up(_), 1..) = (&before, topics) {
@@ -42,14 +60,18 @@ impl Machine {
         if latest && (end, self.state) == (End::Credential, State::Running) {
             self.bar();
         }
-        if topics > 0 {
-            self.lines[line].lost = true;
-            match before {
-                LineState::Opening { tries, .. } => self.attempt_failed(now, line, tries, &policy),
-                LineState::Up(up) => self.reopen(now, line, &up, &policy),
-                LineState::Closing { .. } => self.open_anew(line),
-                LineState::Vacant | LineState::Waiting { .. } => {}
+        match before {
+            LineState::Opening { .. } => self.set_back(now, line, Trouble::Unopened),
+            LineState::Up(up) => {
+                self.lines[line].lost = topics > 0;
+                if !self.lived_long(line, up.since, now) {
+                    self.set_back(now, line, Trouble::ShortLived);
+                }
             }
+            LineState::Vacant | LineState::Waiting { .. } | LineState::Closing { .. } => {}
+        }
+        if topics > 0 {
+            self.need(now, line);
         }
         self.finish(now);
     }
@@ -72,20 +94,38 @@ impl Machine {
         true
     }
 
-    /// Opens a connection, with all attempts before it.
-    pub(super) fn open_anew(&mut self, line: usize) {
-        let tries = Tries::new(self.policy(line));
-        self.open(line, tries);
+    /// A line needs a connection: it is opened at once, or when the last one has failed just now, after a while.
+    pub(super) fn need(&mut self, now: Instant, line: usize) {
+        let longest = self.policy(line).longest_delay();
+        let setback = self.lines[line].setback.filter(|setback| now < setback.until + longest);
+        self.lines[line].setback = setback;
+        match setback {
+            Some(Setback { until, .. }) if until > now => self.wait(line, until),
+            Some(_) | None => self.open(line),
+        }
+    }
+
+    /// Opens a connection.
+    pub(super) fn open(&mut self, line: usize) {
+        self.lines[line].state = match self.state {
+            State::Running => {
+                let connection = ConnectionId(self.next_connection);
+                self.next_connection += 1;
+                let failures = self.lines[line].setback.map_or(0, |setback| setback.failures);
+                let timeout = self.policy(line).timeout_after(failures);
+                self.actions.push_back(Action::Open { connection, timeout });
+                LineState::Opening { connection }
+            }
+            State::Refused => LineState::Waiting { until: None },
+            State::Stopping | State::Stopped => LineState::Vacant,
+        };
     }
 
     /// What is due on a line.
     pub(super) fn line_due(&mut self, now: Instant, line: usize) {
         let stalled = match &self.lines[line].state {
             LineState::Vacant | LineState::Opening { .. } | LineState::Closing { .. } => return,
-            LineState::Waiting { until, tries } if until.is_some_and(|until| until <= now) => {
-                let tries = tries.clone();
-                return self.open(line, tries);
-            }
+            LineState::Waiting { until } if until.is_some_and(|until| until <= now) => return self.open(line),
             LineState::Waiting { .. } => return,
             LineState::Up(up) => {
                 let silent = self.options.stall_after.is_some_and(|stall_after| up.heard + stall_after <= now);
@@ -97,65 +137,72 @@ impl Machine {
             }
         };
         if stalled {
-            let topics = self.lines[line].homes.len();
-            self.tell(Milestone::Stalled { connection: line + 1, topics });
-            self.start_closing(now, line);
+            self.give_up(now, line);
         }
     }
 
+    /// A connection has stalled: it gets no goodbye, and its topics do not wait for its end.
+    fn give_up(&mut self, now: Instant, line: usize) {
+        let topics = self.lines[line].homes.len();
+        self.tell(Milestone::Stalled { connection: line + 1, topics });
+        if let Some((since, heard)) = self.lines[line].up().map(|up| (up.since, up.heard)) {
+            // It lived for as long as it said something.
+            self.lived_long(line, since, heard);
+        }
+        self.set_back(now, line, Trouble::ShortLived);
+        self.start_closing(now, line, Parting::GivenUp);
+        self.lines[line].lost = topics > 0;
+    }
+
     /// Tells a connection, or the attempt to open it, to end.
-    pub(super) fn start_closing(&mut self, now: Instant, line: usize) {
+    pub(super) fn start_closing(&mut self, now: Instant, line: usize, parting: Parting) {
         let Some(connection) = self.lines[line].connection() else { return };
         if matches!(self.lines[line].state, LineState::Closing { .. }) {
             return;
         }
-        self.lose(now, line);
-        self.lines[line].state = LineState::Closing { connection };
-        self.actions.push_back(Action::Close(connection));
+        let (given_up, goodbye) = (parting == Parting::GivenUp, parting == Parting::Orderly);
+        if let (LineState::Up(up), true) = (self.lose(now, line), goodbye) {
+            self.lived_long(line, up.since, now);
+        }
+        self.lines[line].state = LineState::Closing { connection, given_up };
+        self.actions.push_back(Action::Close { connection, goodbye });
     }
 
     pub(super) fn policy(&self, line: usize) -> &Policy {
         self.options.recovery.for_connect(self.lines[line].worked)
     }
 
-    fn open(&mut self, line: usize, tries: Tries) {
-        self.lines[line].state = match self.state {
-            State::Running => {
-                let connection = ConnectionId(self.next_connection);
-                self.next_connection += 1;
-                self.actions.push_back(Action::Open { connection, timeout: tries.timeout() });
-                LineState::Opening { connection, tries }
+    /// Something went wrong on a line: the next connection is opened after a delay, and a longer one each time.
+    fn set_back(&mut self, now: Instant, line: usize, trouble: Trouble) {
+        let failures = self.lines[line].setback.map_or(0, |setback| setback.failures).saturating_add(1);
+        let policy = self.options.recovery.for_connect(self.lines[line].worked);
+        let doubled = policy.delay_after(failures, &mut self.random);
+        let delay = match trouble {
+            Trouble::Unopened if policy.is_used_up_by(failures) => policy.watch_delay(&mut self.random),
+            // Nothing doubled stays nothing, and would be a tight loop.
+            Trouble::ShortLived if policy.is_used_up_by(failures) && doubled.is_zero() => {
+                policy.watch_delay(&mut self.random)
             }
-            State::Refused => LineState::Waiting { tries, until: None },
+            Trouble::Unopened | Trouble::ShortLived => doubled,
+        };
+        self.lines[line].setback = Some(Setback { failures, until: now + delay });
+    }
+
+    /// Whether a connection that lived from then to then did so for long enough. Then all is forgiven.
+    fn lived_long(&mut self, line: usize, since: Instant, until: Instant) -> bool {
+        let long = until.saturating_duration_since(since) >= self.policy(line).longest_delay();
+        if long {
+            self.lines[line].setback = None;
+        }
+        long
+    }
+
+    fn wait(&mut self, line: usize, until: Instant) {
+        self.lines[line].state = match self.state {
+            State::Running => LineState::Waiting { until: Some(until) },
+            State::Refused => LineState::Waiting { until: None },
             State::Stopping | State::Stopped => LineState::Vacant,
         };
-    }
-
-    fn attempt_failed(&mut self, now: Instant, line: usize, mut tries: Tries, policy: &Policy) {
-        match tries.fail(policy, &mut self.random) {
-            Some(delay) => self.wait(now, line, tries, delay),
-            None => {
-                let delay = policy.watch_delay(&mut self.random);
-                self.wait(now, line, Tries::watching(policy), delay);
-            }
-        }
-    }
-
-    fn reopen(&mut self, now: Instant, line: usize, up: &Up, policy: &Policy) {
-        if now.saturating_duration_since(up.since) >= policy.shortest_life() {
-            return self.open_anew(line);
-        }
-        // One that ends as soon as it is there is as good as none: it is not opened again in a tight loop.
-        let delay = policy.delay_after(up.failures, &mut self.random);
-        self.wait(now, line, Tries::resumed(policy, up.failures + 1), delay);
-    }
-
-    fn wait(&mut self, now: Instant, line: usize, tries: Tries, delay: Duration) {
-        let until = match self.state {
-            State::Running | State::Stopping | State::Stopped => Some(now + delay),
-            State::Refused => None,
-        };
-        self.lines[line].state = LineState::Waiting { tries, until };
     }
 
     /// The upstream refuses the credential: nothing more is opened, and whoever waits for that is told.
@@ -163,13 +210,13 @@ impl Machine {
         self.state = State::Refused;
         self.tell(Milestone::CredentialRefused);
         for line in &mut self.lines {
-            if let LineState::Waiting { until, .. } = &mut line.state {
+            if let LineState::Waiting { until } = &mut line.state {
                 *until = None;
             }
         }
         let waiting = |(waiter, found): (&super::WaiterId, &super::Waiter)| {
-            let home = self.entries[&found.entry].home.line();
-            home.is_some_and(|line| !self.lines[line].is_up()).then_some(*waiter)
+            let home = self.entries.get(&found.entry).and_then(|entry| entry.home.line());
+            home.is_none_or(|line| !self.lines[line].is_up()).then_some(*waiter)
         };
         for waiter in self.waiters.iter().filter_map(waiting).collect::<Vec<_>>() {
             self.is_pending(waiter);
@@ -186,7 +233,7 @@ impl Machine {
             touched.extend(up.streams.keys().copied());
         }
         for id in touched {
-            if let Some(Home::Moving { to, from }) = self.entries.get(&id).map(|entry| entry.home) {
+            if let Some(Home::Moving { to, from, .. }) = self.entries.get(&id).map(|entry| entry.home) {
                 let stays = if to == line { from } else { to };
                 self.rehome(now, id, Home::At(stays));
             }

@@ -20,6 +20,9 @@ pub struct Options {
     pub max_idle: Option<Duration>,
     /// How long topics must have had room on fewer connections before they move there; `None` never moves them.
     pub compact_after: Option<Duration>,
+    /// How long a topic that moves is carried on both connections: upstreams that do not say what they accepted need time to
+    /// begin. Zero lets go of the old one as soon as the new one has been written to.
+    pub overlap: Duration,
     /// A connection that says nothing for this long is dead; `None` waits for ever.
     pub stall_after: Option<Duration>,
     /// How long a write may take before its connection is dead.
@@ -32,8 +35,8 @@ pub struct Options {
     pub recovery: Recovery,
 }
 
-/// 1000 topics on each of 3 connections; 5 s of linger, pending after 3 s, idle for 60 s, compacted after 60 s, stalled after
-/// 90 s, 10 s for a write; 100 changes every 100 ms.
+/// 1000 topics on each of 3 connections; 5 s of linger, pending after 3 s, idle for 60 s, compacted after 60 s with 1 s of
+/// overlap, stalled after 90 s, 10 s for a write; 100 changes every 100 ms.
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -43,6 +46,7 @@ impl Default for Options {
             pending_after: Duration::from_secs(3),
             max_idle: Some(Duration::from_secs(60)),
             compact_after: Some(Duration::from_secs(60)),
+            overlap: Duration::from_secs(1),
             stall_after: Some(Duration::from_secs(90)),
             write_timeout: Duration::from_secs(10),
             batch: 100,
@@ -89,7 +93,7 @@ impl Options {
             sane(option, time)?;
             recurring(option, time)?;
         }
-        for (option, time) in [("linger", self.linger), ("pace", self.pace)] {
+        for (option, time) in [("linger", self.linger), ("overlap", self.overlap), ("pace", self.pace)] {
             sane(option, Some(time).filter(|time| !time.is_zero()))?;
         }
         self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))

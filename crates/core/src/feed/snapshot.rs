@@ -5,6 +5,7 @@ use super::lines::{Line, LineState, Up, Write};
 use super::topic::{Instrument, Level};
 use super::{Due, Machine, State};
 use crate::idle::Idleness;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -124,7 +125,7 @@ impl Machine {
         Snapshot {
             state: self.state,
             topics: self.topics(),
-            live: self.entries.iter().filter(|(id, entry)| self.is_live(**id, entry)).count(),
+            live: self.live,
             waiting: self.waiters.len(),
             peak: self.peak.clone(),
             connections: connections.collect(),
@@ -146,8 +147,9 @@ impl Machine {
         let (line, wanted) = (entry.home.line()?, entry.wants.highest()?);
         let standing = match &entry.refused {
             _ if !entry.wants.is_counted() => Standing::Lingering,
+            // If less of it was refused, more is carried.
+            Some(_) | None if self.is_live(id, entry) => Standing::Live,
             Some(refused) => Standing::Refused { reason: Arc::clone(&refused.reason) },
-            None if self.is_live(id, entry) => Standing::Live,
             None => Standing::Pending,
         };
         Some(TopicGlance {
@@ -161,7 +163,7 @@ impl Machine {
         })
     }
 
-    fn is_live(&self, id: EntryId, entry: &Entry) -> bool {
+    pub(super) fn is_live(&self, id: EntryId, entry: &Entry) -> bool {
         let carried = entry.home.source().and_then(|source| self.lines[source].carries(id));
         carried.is_some() && carried >= entry.wants.highest()
     }
@@ -177,7 +179,13 @@ impl Machine {
 
     /// How many things it remembers: for simulations.
     pub fn footprint(&self) -> usize {
-        self.entries.len() + self.ids.len() + self.lines.len() + self.waiters.len() + self.agenda.len()
+        let of_line = |line: &Line| {
+            let of_up = |up: &Up| up.streams.len() + up.unwritten();
+            1 + line.homes.len() + line.departing.len() + line.up().map_or(0, of_up)
+        };
+        let lines: usize = self.lines.iter().map(of_line).sum();
+        let entries = self.entries.len() + self.ids.len() + self.lingering.len();
+        entries + lines + self.waiters.len() + self.agenda.len()
     }
 
     /// Whether everything it keeps is accounted for: for simulations.
@@ -210,9 +218,8 @@ impl Machine {
                 return Err(format!("line {at} is {:?} with {} topics", line.state, line.homes.len()));
             }
         }
-        let stranded = |line: &Line| matches!(line.state, LineState::Waiting { .. }) && !line.homes.is_empty();
         let has_room = |line: &Line| line.is_up() && line.room(&self.options) > 0;
-        if self.lines.iter().any(stranded) && self.lines.iter().any(has_room) {
+        if self.lines.iter().any(Line::is_stranded) && self.lines.iter().any(has_room) {
             return Err("topics wait on a line that cannot be reopened, though another has room".to_owned());
         }
         for (id, entry) in &self.entries {
@@ -226,6 +233,19 @@ impl Machine {
             }
             if entry.home == Home::Nowhere && !self.lines.iter().any(|line| line.has_stream(*id)) {
                 return Err(format!("{} is kept for nothing", entry.instrument));
+            }
+        }
+        let live = self.entries.iter().filter(|(id, entry)| self.is_live(**id, entry)).count();
+        if live != self.live {
+            return Err(format!("{live} are live, counted {}", self.live));
+        }
+        let lingers = |(id, entry): (&EntryId, &Entry)| Some((entry.wants.only_lingers_until()?, *id));
+        if !self.entries.iter().filter_map(lingers).collect::<BTreeSet<_>>().eq(&self.lingering) {
+            return Err(format!("noted as lingering: {:?}", self.lingering));
+        }
+        for (waiter, found) in &self.waiters {
+            if !self.entries.get(&found.entry).is_some_and(|entry| entry.wants.is_counted_at(found.level)) {
+                return Err(format!("{waiter:?} waits for what nobody wants"));
             }
         }
         let waiting: usize = self.entries.values().map(|entry| entry.waiters.len()).sum();

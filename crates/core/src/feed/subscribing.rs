@@ -1,9 +1,9 @@
 //! Subscribing: how topics come by a place, and how they are given up.
 
-use super::entries::{Entry, EntryId, Home, Waiter};
+use super::entries::{EntryId, Home, Waiter};
 use super::lines::{Line, LineState};
 use super::told::{Delivery, Milestone, Placement, Refusal, Subscribed, WaiterId};
-use super::topic::Topic;
+use super::topic::{Level, Topic};
 use super::wants::Left;
 use super::{Due, Machine, State};
 use std::time::Instant;
@@ -18,6 +18,7 @@ impl Machine {
             State::Running | State::Refused => {}
             State::Stopping | State::Stopped => return Subscribed::Refused(Refusal::Closed),
         }
+        let level = topic.level.plain();
         let id = self.entry_of(&topic.instrument);
         if self.entries[&id].home == Home::Nowhere
             && let Err(refusal) = self.place(now, id)
@@ -27,15 +28,17 @@ impl Machine {
             return Subscribed::Refused(refusal);
         }
         let already = match self.entries.get_mut(&id) {
-            Some(entry) => entry.wants.add(topic.level),
+            Some(entry) => entry.wants.add(level),
             None => false,
         };
-        // Whoever asks anew gets a new answer.
-        self.forget_refusal(id);
+        // Whoever asks anew gets a new answer; whoever asks for less than was refused does not depend on it.
+        if self.entries[&id].refused.as_ref().is_some_and(|refused| level >= refused.level) {
+            self.forget_refusal(id);
+        }
         self.settle(now, id);
-        let subscribed = match self.outlook(id, topic.level, already) {
+        let subscribed = match self.outlook(id, level, already) {
             Some(placement) => Subscribed::Placed(placement),
-            None => Subscribed::Waiting(self.wait_for(now, id, topic, already)),
+            None => Subscribed::Waiting(self.wait_for(now, id, level, already)),
         };
         self.finish(now);
         subscribed
@@ -43,12 +46,23 @@ impl Machine {
 
     /// One less wants this topic. False when nobody had.
     pub fn unsubscribe(&mut self, now: Instant, topic: &Topic) -> bool {
+        let level = topic.level.plain();
         let Some(id) = self.ids.get(&topic.instrument).copied() else { return false };
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         let until = Some(self.options.linger).filter(|linger| !linger.is_zero()).map(|linger| now + linger);
-        let Some(left) = entry.wants.remove(topic.level, until) else { return false };
+        let Some(left) = entry.wants.remove(level, until) else { return false };
+        match left {
+            Left::Others => {}
+            Left::Lingers | Left::Gone => {
+                // Who still waits for it had its interest taken back by somebody else.
+                self.turn_away(id, level, &Refusal::Unsubscribed);
+            }
+        }
         match (left, until) {
-            (Left::Lingers, Some(until)) => self.linger(id, until),
+            (Left::Lingers, Some(until)) => {
+                self.linger(id, until);
+                self.note_lingering(id);
+            }
             (Left::Others | Left::Lingers | Left::Gone, _) => self.settle(now, id),
         }
         self.finish(now);
@@ -57,6 +71,10 @@ impl Machine {
 
     /// Nobody wants anything any more, and nothing lingers. How many topics there were.
     pub fn unsubscribe_all(&mut self, now: Instant) -> usize {
+        match self.state {
+            State::Running | State::Refused => {}
+            State::Stopping | State::Stopped => return 0,
+        }
         let topics = self.topics();
         self.tell(Milestone::UnsubscribedAll { topics });
         self.give_up_everything(now, &Refusal::Unsubscribed);
@@ -89,13 +107,8 @@ impl Machine {
 
     /// Tells those who wait for what is carried by now.
     pub(super) fn answer(&mut self, id: EntryId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        if entry.waiters.is_empty() {
-            return;
-        }
-        let carried = self.carried(id);
-        let served = |waiter: &WaiterId| self.waiters.get(waiter).is_some_and(|w| Some(w.level) <= carried);
-        for waiter in entry.waiters.iter().copied().filter(served).collect::<Vec<_>>() {
+        let Some(carried) = self.carried(id) else { return };
+        for waiter in self.entries[&id].waiters_up_to(carried) {
             self.deliver(waiter, false);
         }
     }
@@ -105,11 +118,21 @@ impl Machine {
         self.deliver(waiter, true);
     }
 
+    /// Tells those who wait for just this that they do so in vain.
+    pub(super) fn turn_away(&mut self, id: EntryId, level: Level, refusal: &Refusal) -> usize {
+        let waiters = self.entries.get(&id).map_or_else(Vec::new, |entry| entry.waiters_at(level));
+        for waiter in &waiters {
+            self.take_waiter(*waiter);
+            self.deliveries.push_back(Delivery::Refused { waiter: *waiter, refusal: refusal.clone() });
+        }
+        waiters.len()
+    }
+
     pub(super) fn take_waiter(&mut self, waiter: WaiterId) -> Option<Waiter> {
         let found = self.waiters.remove(&waiter)?;
         self.agenda.remove(&(found.deadline, Due::Waiter(waiter)));
         if let Some(entry) = self.entries.get_mut(&found.entry) {
-            entry.waiters.remove(&waiter);
+            entry.waiters.remove(&(found.level, waiter));
         }
         Some(found)
     }
@@ -121,7 +144,7 @@ impl Machine {
     }
 
     /// Where a topic is, if there is nothing to wait for: it is carried, or it cannot be for now.
-    fn outlook(&self, id: EntryId, level: super::Level, already: bool) -> Option<Placement> {
+    fn outlook(&self, id: EntryId, level: Level, already: bool) -> Option<Placement> {
         if Some(level) <= self.carried(id) {
             return Some(self.placement(id, already, false));
         }
@@ -129,21 +152,21 @@ impl Machine {
         (self.state == State::Refused && !up).then(|| self.placement(id, already, true))
     }
 
-    fn wait_for(&mut self, now: Instant, id: EntryId, topic: &Topic, already: bool) -> WaiterId {
+    fn wait_for(&mut self, now: Instant, id: EntryId, level: Level, already: bool) -> WaiterId {
         let waiter = WaiterId(self.next_waiter);
         self.next_waiter += 1;
         let deadline = now + self.options.pending_after;
-        self.waiters.insert(waiter, Waiter { entry: id, level: topic.level, already, deadline });
+        self.waiters.insert(waiter, Waiter { entry: id, level, already, deadline });
         self.agenda.insert((deadline, Due::Waiter(waiter)));
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.waiters.insert(waiter);
+            entry.waiters.insert((level, waiter));
         }
         waiter
     }
 
     /// How much of it is carried where its ticks are taken from.
-    fn carried(&self, id: EntryId) -> Option<super::Level> {
-        self.lines[self.entries[&id].home.source()?].carries(id)
+    fn carried(&self, id: EntryId) -> Option<Level> {
+        self.lines[self.entries.get(&id)?.home.source()?].carries(id)
     }
 
     fn placement(&self, id: EntryId, already: bool, pending: bool) -> Placement {
@@ -164,8 +187,10 @@ impl Machine {
         };
         let topics = self.topics();
         if matches!(self.lines[line].state, LineState::Vacant) {
-            self.tell(Milestone::Opening { connection: line + 1, topics });
-            self.open_anew(line);
+            self.need(now, line);
+            if matches!(self.lines[line].state, LineState::Opening { .. }) {
+                self.tell(Milestone::Opening { connection: line + 1, topics });
+            }
         }
         self.rehome(now, id, Home::At(line));
         let (on_connection, connections) = (self.lines[line].homes.len(), self.connections());
@@ -184,7 +209,7 @@ impl Machine {
     fn line_with_room(&mut self) -> Option<usize> {
         let rank = |line: &Line| match &line.state {
             LineState::Up(_) => 0,
-            LineState::Opening { .. } if !line.lost => 0,
+            LineState::Opening { .. } if line.setback.is_none() => 0,
             LineState::Opening { .. } | LineState::Waiting { .. } => 1,
             LineState::Vacant => 2,
             LineState::Closing { .. } => 3,
@@ -204,15 +229,10 @@ impl Machine {
 
     /// Makes room: one instrument that only lingers goes at once; or one that moves stays where it is.
     fn evict(&mut self, now: Instant) {
-        let lingers = |entry: &Entry| !entry.wants.is_counted() && !entry.wants.is_empty();
-        if let Some((&id, entry)) = self.entries.iter_mut().find(|(_, entry)| lingers(entry)) {
-            entry.wants.expire_all();
-            return self.settle(now, id);
+        if self.expire_one(now, |_| true) {
+            return;
         }
-        let moving = self.entries.iter().find_map(|(id, entry)| match entry.home {
-            Home::Moving { from, .. } => Some((*id, from)),
-            Home::Nowhere | Home::At(_) => None,
-        });
+        let moving = self.lines.iter().enumerate().find_map(|(from, line)| Some((*line.departing.first()?, from)));
         if let Some((id, from)) = moving {
             self.rehome(now, id, Home::At(from));
             self.settle(now, id);

@@ -32,7 +32,12 @@ pub enum Action {
     /// End this connection, or the attempt to open it, and say with [`Machine::handle_ended`] when it really has ended.
     ///
     /// [`Machine::handle_ended`]: super::Machine::handle_ended
-    Close(ConnectionId),
+    Close {
+        /// Which.
+        connection: ConnectionId,
+        /// Whether it works, and a goodbye may take its time; otherwise it is dropped at once.
+        goodbye: bool,
+    },
     /// Something that people want to know.
     Tell(Milestone),
 }
@@ -96,7 +101,7 @@ pub struct Placement {
     pub total_connections: usize,
     /// How many instruments are on that connection.
     pub on_connection: usize,
-    /// Whether somebody had subscribed to the same before.
+    /// Whether somebody had subscribed to the same before: this mode, and of an order book this depth.
     pub already: bool,
     /// Whether the upstream has not accepted it yet; it will be told as soon as it can be.
     pub pending: bool,

@@ -89,6 +89,16 @@ pub struct Level {
     pub depth: u16,
 }
 
+impl Level {
+    /// What upstreams make of it: the depth tells order books apart and nothing else, and there is at least one level of it.
+    pub fn plain(self) -> Level {
+        match self.mode {
+            Mode::Ltp | Mode::Quote => Level { depth: DEFAULT_DEPTH, ..self },
+            Mode::Depth => Level { depth: self.depth.max(1), ..self },
+        }
+    }
+}
+
 /// An instrument at a mode: what somebody subscribes to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic {
@@ -132,6 +142,14 @@ mod tests {
         let level = |mode, depth| Level { mode, depth };
         let rising = [level(Mode::Ltp, 50), level(Mode::Quote, 5), level(Mode::Depth, 5), level(Mode::Depth, 20)];
         assert!(rising.is_sorted());
+    }
+
+    #[test]
+    fn depth_tells_order_books_apart_and_nothing_else() {
+        let level = |mode, depth| Level { mode, depth };
+        assert_eq!(level(Mode::Quote, 20).plain(), level(Mode::Quote, 5));
+        assert_eq!(level(Mode::Depth, 20).plain(), level(Mode::Depth, 20));
+        assert_eq!(level(Mode::Depth, 0).plain(), level(Mode::Depth, 1));
     }
 
     #[test]

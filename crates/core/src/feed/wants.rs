@@ -1,6 +1,6 @@
 //! Wants: how much of one instrument is wanted, counted level by level, and what lingers.
 
-use super::topic::{Level, Mode};
+use super::topic::Level;
 use std::time::Instant;
 
 /// Who wants an instrument, by level. A level that the last one has left stays for a while, in case somebody comes back.
@@ -25,9 +25,9 @@ enum Interest {
 }
 
 impl Wants {
-    /// One more wants this; whether this very mode was there already.
+    /// One more wants this; whether just this was there already.
     pub(super) fn add(&mut self, level: Level) -> bool {
-        let already = self.has_mode(level.mode);
+        let already = self.contains(level);
         match self.levels.binary_search_by_key(&level, |want| want.level) {
             Ok(found) => {
                 let interest = &mut self.levels[found].interest;
@@ -79,6 +79,18 @@ impl Wants {
         self.levels.iter().filter_map(until).min()
     }
 
+    /// Until when something lingers, if nobody wants anything; `None` when somebody does, or nothing lingers.
+    pub(super) fn only_lingers_until(&self) -> Option<Instant> {
+        let mut latest = None;
+        for want in &self.levels {
+            match want.interest {
+                Interest::Counted(_) => return None,
+                Interest::Lingering { until } => latest = latest.max(Some(until)),
+            }
+        }
+        latest
+    }
+
     /// Forgets what only lingers.
     pub(super) fn expire_all(&mut self) {
         self.levels.retain(|want| matches!(want.interest, Interest::Counted(_)));
@@ -113,6 +125,12 @@ impl Wants {
         self.levels.iter().any(|want| matches!(want.interest, Interest::Counted(_)))
     }
 
+    /// Whether somebody wants just this.
+    pub(super) fn is_counted_at(&self, level: Level) -> bool {
+        let counted = |want: &Want| want.level == level && matches!(want.interest, Interest::Counted(_));
+        self.levels.iter().any(counted)
+    }
+
     /// How many want it, at any level.
     pub(super) fn count(&self) -> usize {
         let count = |want: &Want| match want.interest {
@@ -120,10 +138,6 @@ impl Wants {
             Interest::Lingering { .. } => 0,
         };
         self.levels.iter().map(count).sum()
-    }
-
-    fn has_mode(&self, mode: Mode) -> bool {
-        self.levels.iter().any(|want| want.level.mode == mode)
     }
 }
 

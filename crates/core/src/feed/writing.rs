@@ -2,7 +2,7 @@
 
 use super::entries::{EntryId, Home, Refused};
 use super::lines::{ConnectionId, LineState, Stream, Write};
-use super::told::{Action, Change, Delivery, Milestone, Refusal};
+use super::told::{Action, Change, Milestone, Refusal};
 use super::topic::Level;
 use super::{Due, Machine};
 use std::collections::BTreeMap;
@@ -11,6 +11,13 @@ use std::time::{Duration, Instant};
 
 /// The shortest time after which something refused is tried again, whatever the policy says.
 const SHORTEST_RETRY: Duration = Duration::from_millis(1);
+
+/// What the upstream was asked for: so much, instead of what it carried.
+#[derive(Clone, Copy)]
+struct Asked {
+    from: Option<Level>,
+    level: Level,
+}
 
 impl Machine {
     /// The changes under way were written. Those whose position is named were refused, with what the upstream said; the others
@@ -106,7 +113,7 @@ impl Machine {
             None => up.streams.remove(&id),
         };
         match (refused, to) {
-            (Some(reason), Some(level)) => self.refuse(now, line, id, level, reason),
+            (Some(reason), Some(level)) => self.refuse(now, line, id, Asked { from, level }, reason),
             (None, Some(to)) => {
                 if self.entries.get(&id).is_some_and(|entry| entry.refused.as_ref().is_some_and(|r| r.level <= to)) {
                     self.forget_refusal(id);
@@ -123,32 +130,29 @@ impl Machine {
 
     /// The upstream does not want so much of an instrument. Whoever waits for it is told; for those who had been told that it
     /// is pending it is tried again, later and later.
-    fn refuse(&mut self, now: Instant, line: usize, id: EntryId, level: Level, reason: &Arc<str>) {
+    fn refuse(&mut self, now: Instant, line: usize, id: EntryId, asked: Asked, reason: &Arc<str>) {
+        let Asked { from, level } = asked;
         let Some(entry) = self.entries.get(&id) else { return };
         match entry.home {
             Home::At(at) if at == line => {}
             // It stays where it is carried.
-            Home::Moving { to, from } if to == line => return self.rehome(now, id, Home::At(from)),
+            Home::Moving { to, from, .. } if to == line => return self.rehome(now, id, Home::At(from)),
             Home::Nowhere | Home::At(_) | Home::Moving { .. } => return,
         }
         let instrument = entry.instrument.clone();
         self.tell(Milestone::TopicRefused { instrument, level, reason: Arc::clone(reason) });
-        let refused = |waiter: &super::WaiterId| self.waiters.get(waiter).is_some_and(|w| w.level == level);
-        let waiters: Vec<_> = self.entries[&id].waiters.iter().copied().filter(refused).collect();
-        for waiter in waiters {
-            self.take_waiter(waiter);
+        let refusal = Refusal::Upstream { reason: Arc::clone(reason) };
+        for _ in 0..self.turn_away(id, level, &refusal) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.wants.remove(level, None);
             }
-            let refusal = Refusal::Upstream { reason: Arc::clone(reason) };
-            self.deliveries.push_back(Delivery::Refused { waiter, refusal });
         }
         let times = self.entries[&id].refused.as_ref().map_or(0, |refused| refused.times) + 1;
         self.forget_refusal(id);
         let delay = self.policy(line).clone().delay_after(times, &mut self.random).max(SHORTEST_RETRY);
         if let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.wants.contains(level)) {
-            let until = Some(now + delay);
-            entry.refused = Some(Refused { level, reason: Arc::clone(reason), times, until });
+            let (until, downgrade) = (Some(now + delay), from > Some(level));
+            entry.refused = Some(Refused { level, downgrade, reason: Arc::clone(reason), times, until });
             self.agenda.insert((now + delay, Due::Retry(id)));
         }
     }

@@ -65,6 +65,7 @@ pub(crate) struct World {
     upstream: Upstream,
     subscribers: Subscribers,
     closing: bool,
+    abandoned: bool,
     calm: bool,
     steps: (Moment, usize),
     trace: Trace,
@@ -86,6 +87,7 @@ impl World {
             upstream: Upstream::default(),
             subscribers: Subscribers::default(),
             closing: false,
+            abandoned: false,
             calm: false,
             steps: (Duration::ZERO, 0),
             trace: trace.clone(),
@@ -118,8 +120,14 @@ impl World {
         let told_to_end = self.upstream.told_to_end();
         self.events.retain(|_, event| kept(event) || matches!(event, Event::Ends(id) if told_to_end.contains(id)));
         self.note(|_| "calm".to_owned());
-        self.machine.resume(self.now());
+        self.resume();
         self.after_machine();
+    }
+
+    fn resume(&mut self) {
+        let lines = self.setting.options.max_connections;
+        self.upstream.reasons.extend(std::iter::repeat_n(self.clock, lines));
+        self.machine.resume(self.now());
     }
 
     pub(crate) fn close(&mut self) {
@@ -133,6 +141,7 @@ impl World {
     pub(crate) fn abandon(&mut self) {
         self.note(|_| "abandon".to_owned());
         self.closing = true;
+        self.abandoned = true;
         self.subscribers.everything_gone();
         self.machine.abandon(self.now());
         self.after_machine();
@@ -201,6 +210,7 @@ impl World {
                     Weather::Refuses,
                     Weather::Hangs,
                     Weather::Fickle,
+                    Weather::Brittle,
                     Weather::Bars,
                 ];
                 self.upstream.weather = one_of(&mut self.random, &weathers);
@@ -212,7 +222,7 @@ impl World {
                 self.recur(event);
             }
             Event::NewCredential => {
-                self.machine.resume(now);
+                self.resume();
                 self.recur(event);
             }
             Event::EverythingUnsubscribed => {
@@ -242,7 +252,7 @@ impl World {
             match action {
                 Action::Open { connection, timeout } => self.open(connection, timeout),
                 Action::Write { connection, changes } => self.write(connection, changes),
-                Action::Close(connection) => self.told_to_end(connection),
+                Action::Close { connection, goodbye } => self.told_to_end(connection, goodbye),
                 Action::Tell(_) => {}
             }
         }

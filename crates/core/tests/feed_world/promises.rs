@@ -1,14 +1,48 @@
 //! What the feed machine promises, held against the world's own books.
 
+use super::upstream::Upstream;
 use super::{World, ms};
 use carom_core::feed::{Change, ConnectionId, ConnectionState, Instrument, Level, Placement, Standing, State, Topic};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 impl World {
     pub(super) fn promise_connections_are_within_the_limit(&self) {
         let open = self.upstream.links.len();
         let most = self.setting.options.max_connections;
         assert!(open <= most, "{open} connections, {most} allowed: {:?}", self.upstream.links);
+    }
+
+    /// However connections fail, soon or late: no more are opened in a while than ever longer delays leave time for.
+    pub(super) fn promise_connections_are_not_opened_in_a_loop(&mut self) {
+        let limits = self.setting.limits;
+        let since = self.clock.saturating_sub(limits.max_delay);
+        let Upstream { openings, reasons, .. } = &mut self.upstream;
+        for moments in [&mut *openings, reasons] {
+            while moments.front().is_some_and(|moment| *moment < since) {
+                moments.pop_front();
+            }
+        }
+        // On each line: one at first, one after a long life, and one after each delay.
+        let (mut delay, mut waited, mut most) = (limits.delay, Duration::ZERO, 2);
+        while waited <= limits.max_delay {
+            waited += delay.mul_f64(1.0 - limits.spread / 2.0);
+            delay = (delay * 2).min(limits.max_delay);
+            most += 1;
+        }
+        let most = most * self.setting.options.max_connections + reasons.len();
+        assert!(openings.len() <= most, "opened {} times in {:?}, not {most}", openings.len(), limits.max_delay);
+    }
+
+    /// A goodbye is for those who can hear it, and those who can get one.
+    pub(super) fn promise_only_the_living_get_a_goodbye(&self, id: ConnectionId, goodbye: bool) {
+        let (options, link) = (&self.setting.options, &self.upstream.links[&id]);
+        let silent = options.stall_after.is_some_and(|stall_after| link.heard + stall_after <= self.clock);
+        let hangs =
+            link.writing.is_some() && link.last_write.is_some_and(|at| at + options.write_timeout <= self.clock);
+        let stalled = link.up && (silent || hangs);
+        assert!(!goodbye || !stalled || self.closing, "a goodbye for {link:?}");
+        assert!(goodbye || stalled || self.abandoned, "no goodbye for {link:?}");
     }
 
     pub(super) fn promise_a_write_makes_sense(&self, id: ConnectionId, changes: &[Change]) {
@@ -26,22 +60,27 @@ impl World {
         let carried = link.carries.len() + added;
         assert!(carried <= options.max_topics_per_connection, "{carried} on a connection");
         for change in changes {
-            self.promise_a_change_makes_sense(change, link.carries.get(&change.instrument).copied());
+            self.promise_a_change_makes_sense(id, change, link.carries.get(&change.instrument).copied());
         }
     }
 
-    fn promise_a_change_makes_sense(&self, change: &Change, carried: Option<Level>) {
+    fn promise_a_change_makes_sense(&self, id: ConnectionId, change: &Change, carried: Option<Level>) {
         assert_eq!(change.from, carried, "{change:?}");
         assert_ne!(change.from, change.to, "{change:?}");
         let highest = self.subscribers.highest(&change.instrument);
         match change.to {
-            // Made before it is broken: what somebody relies on is dropped only where it is carried twice.
-            None if self.subscribers.assured.contains(&change.instrument) => {
+            // Made before it is broken: what somebody relies on is dropped only where it is carried twice, and ticks already.
+            None if self.subscribers.assured.contains_key(&change.instrument) => {
                 let carried = self.upstream.carried(&change.instrument).len();
                 assert!(carried > 1, "{} is relied on, and carried {carried} times", change.instrument);
+                let source = self.subscribers.assured[&change.instrument] == Some(id);
+                let ticking = self.upstream.ticking(&change.instrument, self.clock);
+                assert!(!source || ticking != [id], "{} ticks nowhere else yet", change.instrument);
             }
             None => {}
             Some(to) => {
+                let takes_away = highest.is_some() && change.from >= highest && Some(to) < highest;
+                assert!(!takes_away, "{change:?}, wanted {highest:?}");
                 let settles_for_less = self.subscribers.troubled.contains(&change.instrument);
                 assert!(Some(to) >= highest || settles_for_less, "{change:?}, wanted {highest:?}");
             }
@@ -55,7 +94,7 @@ impl World {
         assert!((1..=options.max_topics_per_connection).contains(&placement.on_connection), "{placement:?}");
         if !placement.pending {
             let carried = self.upstream.carried(&topic.instrument).into_iter().max();
-            assert!(carried >= Some(topic.level), "{topic} was said to be carried: {carried:?}");
+            assert!(carried >= Some(topic.level.plain()), "{topic} was said to be carried: {carried:?}");
         }
     }
 
@@ -154,9 +193,9 @@ impl World {
     }
 
     /// How long until what could be freed is freed and released.
-    pub(crate) fn tidying(&self) -> std::time::Duration {
+    pub(crate) fn tidying(&self) -> Duration {
         let options = &self.setting.options;
-        let compact = options.compact_after.unwrap_or_default() + self.setting.recovery_bound();
+        let compact = options.compact_after.unwrap_or_default() + options.overlap + self.setting.recovery_bound();
         let idle = options.max_idle.unwrap_or_default() + 2 * options.looks().unwrap_or_default();
         compact * (options.max_connections as u32 + 1) + idle + ms(100)
     }

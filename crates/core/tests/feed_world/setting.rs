@@ -15,6 +15,8 @@ pub(crate) struct Setting {
     pub(crate) late: Duration,
     /// Most time a healthy upstream takes to accept a connection, a write, or to end one.
     pub(crate) takes: Duration,
+    /// How long after it was accepted a topic begins to tick, at most: some upstreams accept without a word.
+    pub(crate) begins: Duration,
     /// How likely a change is refused that is not a drop.
     pub(crate) refuses: f64,
     /// How likely a connection ends some time, and how likely it falls silent.
@@ -44,19 +46,21 @@ impl Setting {
             pending_after: one_of(random, &[ms(100), ms(500)]),
             max_idle: random.chance(0.8).then(|| one_of(random, &[ms(1_000), ms(3_000)])),
             compact_after: random.chance(0.8).then(|| one_of(random, &[ms(20), ms(500), ms(2_000)])),
+            overlap: one_of(random, &[ms(0), ms(30), ms(300)]),
             stall_after: random.chance(0.7).then(|| one_of(random, &[ms(300), ms(2_000)])),
             write_timeout: one_of(random, &[ms(200), ms(1_000)]),
             batch: 1 + random.below(5),
             pace: one_of(random, &[ms(0), ms(10), ms(60)]),
             recovery: limits.recovery(),
         };
-        let capacity = options.capacity();
+        let (capacity, overlap) = (options.capacity(), options.overlap);
         Setting {
             options,
             limits,
             instruments: 1 + random.below(capacity + 3),
             late: one_of(random, &[ms(0), ms(0), ms(5)]),
             takes: one_of(random, &[ms(0), ms(10), limits.timeout / 2]).min(ms(100)),
+            begins: overlap,
             refuses: one_of(random, &[0.0, 0.0, 0.1, 0.5]),
             mortal: random.fraction() * 0.6,
             silent: random.fraction() * 0.2,

@@ -2,7 +2,9 @@
 
 use super::limits::one_of;
 use super::{Event, Moment, World, ms};
-use carom_core::feed::{Delivery, Instrument, Level, Mode, Placement, Refusal, Subscribed, Topic, WaiterId};
+use carom_core::feed::{
+    ConnectionId, Delivery, Instrument, Level, Mode, Placement, Refusal, Subscribed, Topic, WaiterId,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wanted, as the world knows it.
@@ -13,8 +15,8 @@ pub(crate) struct Subscribers {
     pub(crate) waiting: BTreeMap<WaiterId, (Topic, Moment)>,
     /// Instruments of which something was refused lately.
     pub(crate) troubled: BTreeSet<Instrument>,
-    /// Instruments of which somebody was told that they are carried.
-    pub(crate) assured: BTreeSet<Instrument>,
+    /// Instruments of which somebody was told that they are carried, and where they have ticked since.
+    pub(crate) assured: BTreeMap<Instrument, Option<ConnectionId>>,
     pub(crate) asked: usize,
     pub(crate) told: usize,
 }
@@ -32,6 +34,13 @@ impl Subscribers {
         });
     }
 
+    /// A tick of this counted that came from there.
+    pub(super) fn ticked(&mut self, instrument: &Instrument, connection: ConnectionId) {
+        if let Some(source) = self.assured.get_mut(instrument) {
+            *source = Some(connection);
+        }
+    }
+
     pub(super) fn refused(&mut self, instrument: &Instrument) {
         self.troubled.insert(instrument.clone());
     }
@@ -46,16 +55,21 @@ impl Subscribers {
         self.wanted.get(instrument)?.last_key_value().map(|(level, _)| *level)
     }
 
+    fn wants(&self, topic: &Topic) -> bool {
+        self.wanted.get(&topic.instrument).is_some_and(|levels| levels.contains_key(&topic.level.plain()))
+    }
+
     fn add(&mut self, topic: &Topic) {
-        *self.wanted.entry(topic.instrument.clone()).or_default().entry(topic.level).or_default() += 1;
+        *self.wanted.entry(topic.instrument.clone()).or_default().entry(topic.level.plain()).or_default() += 1;
     }
 
     fn remove(&mut self, topic: &Topic) {
         let Some(levels) = self.wanted.get_mut(&topic.instrument) else { return };
-        let count = levels.get_mut(&topic.level).expect("it is wanted");
+        // Somebody else may have left on its behalf.
+        let Some(count) = levels.get_mut(&topic.level.plain()) else { return };
         *count -= 1;
         if *count == 0 {
-            levels.remove(&topic.level);
+            levels.remove(&topic.level.plain());
         }
         if levels.is_empty() {
             self.wanted.remove(&topic.instrument);
@@ -78,11 +92,7 @@ impl World {
         let now = self.now();
         let known = self.subscribers.wanted.contains_key(&topic.instrument);
         let distinct = self.subscribers.wanted.len();
-        let same = self
-            .subscribers
-            .wanted
-            .get(&topic.instrument)
-            .is_some_and(|levels| levels.keys().any(|level| level.mode == topic.mode()));
+        let same = self.subscribers.wants(topic);
         match self.machine.subscribe(now, topic) {
             Subscribed::Placed(placement) => {
                 self.subscribers.add(topic);
@@ -113,13 +123,8 @@ impl World {
 
     fn leave(&mut self, topic: &Topic) {
         self.note(|_| format!("  unsubscribe {topic} {}", topic.level.depth));
-        let wanted = self.subscribers.wanted.get(&topic.instrument).is_some_and(|l| l.contains_key(&topic.level));
-        // Those who wait leave by giving up.
-        let count = self.subscribers.wanted.get(&topic.instrument).and_then(|levels| levels.get(&topic.level));
-        let waiting = self.subscribers.waiting.values().filter(|(waited, _)| waited == topic).count();
-        if wanted && count.copied() <= Some(waiting) {
-            return;
-        }
+        // Somebody may leave on behalf of another who still waits.
+        let wanted = self.subscribers.wants(topic);
         assert_eq!(self.machine.unsubscribe(self.now(), topic), wanted, "{topic}");
         if wanted {
             self.subscribers.remove(topic);
@@ -154,7 +159,7 @@ impl World {
                         assert!(self.setting.refuses > 0.0);
                         self.subscribers.remove(&topic);
                     }
-                    Refusal::Unsubscribed => {}
+                    Refusal::Unsubscribed => assert!(!self.subscribers.wants(&topic), "somebody wants {topic}"),
                     Refusal::Closed => assert!(self.closing),
                     Refusal::CapacityReached { .. } => panic!("whoever waits has a place"),
                 }
@@ -164,7 +169,7 @@ impl World {
 
     fn assure(&mut self, topic: &Topic, placement: Placement) {
         if !placement.pending {
-            self.subscribers.assured.insert(topic.instrument.clone());
+            self.subscribers.assured.entry(topic.instrument.clone()).or_default();
         }
     }
 
@@ -172,7 +177,9 @@ impl World {
         let symbol = format!("S{}", self.random.below(self.setting.instruments));
         let exchange = one_of(&mut self.random, &["NSE", "NSE", "BSE"]);
         let mode = one_of(&mut self.random, &Mode::ALL);
-        Topic::new(exchange, symbol, mode).depth(one_of(&mut self.random, &[5, 5, 20]))
+        let mut topic = Topic::new(exchange, symbol, mode);
+        topic.level.depth = one_of(&mut self.random, &[0, 1, 5, 5, 20]);
+        topic
     }
 
     fn some_subscribed(&mut self) -> Option<Topic> {

@@ -3,7 +3,7 @@
 use super::{Event, Moment, World, ms};
 use carom_core::feed::{Change, ConnectionId, End, Instrument, Level};
 use carom_core::random::Random;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ pub(crate) enum Weather {
     Hangs,
     /// Accepts, and ends the connection at once.
     Fickle,
+    /// Accepts, and ends the connection after a while, mostly before it has lived for long.
+    Brittle,
     /// Refuses the credential.
     Bars,
 }
@@ -28,6 +30,9 @@ pub(crate) struct Upstream {
     gone: Vec<ConnectionId>,
     pub(crate) opened: usize,
     pub(crate) ended: usize,
+    /// When connections were opened lately, and when there was a reason for one more that is none of the upstream's doing.
+    pub(crate) openings: VecDeque<Moment>,
+    pub(crate) reasons: VecDeque<Moment>,
 }
 
 /// A connection as the upstream sees it, or an attempt to open one.
@@ -36,7 +41,11 @@ pub(crate) struct Link {
     pub(crate) up: bool,
     pub(crate) told_to_end: bool,
     silent: bool,
+    /// When it last said anything.
+    pub(crate) heard: Moment,
     pub(crate) carries: BTreeMap<Instrument, Level>,
+    /// When what it carries ticks for the first time.
+    begins: BTreeMap<Instrument, Moment>,
     pub(crate) writing: Option<Vec<Change>>,
     pub(crate) last_write: Option<Moment>,
 }
@@ -52,6 +61,13 @@ impl Upstream {
         links.filter_map(|link| link.carries.get(instrument)).copied().collect()
     }
 
+    /// Which connections tick an instrument, not only carry it, of those that nobody has told to end.
+    pub(super) fn ticking(&self, instrument: &Instrument, clock: Moment) -> Vec<ConnectionId> {
+        let links = self.links.iter().filter(|(_, link)| link.up && !link.told_to_end);
+        let ticks = |link: &Link| link.begins.get(instrument).is_some_and(|begins| *begins <= clock);
+        links.filter(|(_, link)| ticks(link)).map(|(id, _)| *id).collect()
+    }
+
     fn some_gone(&self, random: &mut Random) -> Option<ConnectionId> {
         self.gone.get(random.below(self.gone.len())).copied()
     }
@@ -63,17 +79,21 @@ impl World {
             up: false,
             told_to_end: false,
             silent: false,
+            heard: self.clock,
             carries: BTreeMap::new(),
+            begins: BTreeMap::new(),
             writing: None,
             last_write: None,
         };
         assert!(self.upstream.links.insert(id, link).is_none(), "a name is never used again");
         self.upstream.opened += 1;
+        self.upstream.openings.push_back(self.clock);
         self.promise_connections_are_within_the_limit();
+        self.promise_connections_are_not_opened_in_a_loop();
         let weather = self.upstream.weather;
         let at = match weather {
             Weather::Hangs => self.clock + timeout,
-            Weather::Healthy | Weather::Refuses | Weather::Fickle | Weather::Bars => {
+            Weather::Healthy | Weather::Refuses | Weather::Fickle | Weather::Brittle | Weather::Bars => {
                 self.soon().min(self.clock + timeout)
             }
         };
@@ -81,17 +101,21 @@ impl World {
     }
 
     pub(super) fn attempt_ends(&mut self, id: ConnectionId, weather: Weather) {
-        let now = self.now();
+        let (now, clock) = (self.now(), self.clock);
         // One that was told to end meanwhile has its end coming.
         let Some(link) = self.upstream.links.get_mut(&id).filter(|link| !link.told_to_end) else { return };
         match weather {
-            Weather::Healthy | Weather::Fickle => {
+            Weather::Healthy | Weather::Fickle | Weather::Brittle => {
                 link.up = true;
+                link.heard = clock;
                 let silent = !self.calm && self.random.chance(self.setting.silent);
                 link.silent = silent && self.setting.options.stall_after.is_some();
-                let mortal = weather == Weather::Fickle || (!self.calm && self.random.chance(self.setting.mortal));
-                if mortal {
-                    let life = if weather == Weather::Fickle { ms(1) } else { ms(3_000) };
+                let life = match weather {
+                    Weather::Fickle => Some(ms(1)),
+                    Weather::Brittle => Some(self.setting.limits.max_delay.mul_f64(1.5)),
+                    _ => (!self.calm && self.random.chance(self.setting.mortal)).then(|| ms(3_000)),
+                };
+                if let Some(life) = life {
                     let at = self.clock + life.mul_f64(self.random.fraction());
                     self.at(at, Event::Ends(id));
                 }
@@ -130,9 +154,12 @@ impl World {
                 // What was to be dropped is gone even if the upstream says that it never was.
                 None => {
                     link.carries.remove(&change.instrument);
+                    link.begins.remove(&change.instrument);
                 }
                 Some(level) if !refuse => {
                     link.carries.insert(change.instrument.clone(), level);
+                    let begins = self.clock + self.setting.begins.mul_f64(self.random.fraction());
+                    link.begins.entry(change.instrument.clone()).or_insert(begins);
                 }
                 Some(_) => {}
             }
@@ -146,7 +173,11 @@ impl World {
         self.machine.handle_written(self.now(), id, &refused);
     }
 
-    pub(super) fn told_to_end(&mut self, id: ConnectionId) {
+    pub(super) fn told_to_end(&mut self, id: ConnectionId, goodbye: bool) {
+        self.promise_only_the_living_get_a_goodbye(id, goodbye);
+        if goodbye {
+            self.upstream.reasons.push_back(self.clock);
+        }
         let link = self.upstream.links.get_mut(&id).expect("only what is there is closed");
         assert!(!link.told_to_end, "told to end once");
         link.told_to_end = true;
@@ -169,12 +200,21 @@ impl World {
         let mut admitted: BTreeMap<Instrument, usize> = BTreeMap::new();
         let quiet = |link: &Link| !link.up || (link.silent && !self.calm);
         let links: Vec<_> = self.upstream.links.iter().filter(|(_, link)| !quiet(link)).collect();
+        let mut heard = Vec::new();
         for (id, link) in links {
             let Some(line) = self.machine.handle_heard(now, *id) else { continue };
-            for instrument in link.carries.keys() {
+            heard.push(*id);
+            let ticking = link.begins.iter().filter(|(_, begins)| **begins <= self.clock);
+            for (instrument, _) in ticking {
                 let count = admitted.entry(instrument.clone()).or_default();
-                *count += usize::from(self.machine.admit(now, line, instrument));
+                if self.machine.admit(now, line, instrument) {
+                    *count += 1;
+                    self.subscribers.ticked(instrument, *id);
+                }
             }
+        }
+        for id in heard {
+            self.upstream.links.get_mut(&id).expect("it was just seen").heard = self.clock;
         }
         self.promise_ticks_come_once(&admitted);
     }

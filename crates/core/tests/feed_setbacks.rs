@@ -1,0 +1,141 @@
+//! What a feed does when connections fail in ways that opening another does not mend.
+
+mod feed_stage;
+
+use carom_core::feed::{ConnectionId, ConnectionState, End, Milestone, Mode, Options, Standing};
+use feed_stage::{Stage, ms, small, topic};
+use std::time::Duration;
+
+/// Two connections that are up: the first full, the second with one topic.
+fn one_and_a_half(options: Options) -> Stage {
+    let mut stage = Stage::new(options);
+    stage.carry(0..3);
+    stage
+}
+
+/// Opens what is asked for, and writes what is to be written.
+fn open(stage: &mut Stage) -> ConnectionId {
+    let connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.settle();
+    connection
+}
+
+/// How long it takes until another is opened.
+fn delay(stage: &mut Stage) -> Duration {
+    let from = stage.now;
+    while stage.opening.is_empty() {
+        stage.pass(ms(10));
+    }
+    stage.now - from
+}
+
+#[test]
+fn a_connection_that_keeps_dying_young_is_opened_later_each_time() {
+    let mut stage = one_and_a_half(small());
+    let mut connection = stage.latest.expect("the second");
+    let mut delays = Vec::new();
+    for _ in 0..10 {
+        stage.pass(ms(150));
+        stage.machine.handle_ended(stage.now, connection, End::Lost);
+        stage.go();
+        delays.push(delay(&mut stage));
+        connection = open(&mut stage);
+        assert_eq!(stage.machine.snapshot().live, 3);
+    }
+    let doubled = [100, 200, 400, 800, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000].map(ms);
+    assert_eq!(delays, doubled, "up to the longest, and it stays there");
+
+    // A long life makes up for all of it.
+    stage.pass(ms(1_000));
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.go();
+    assert_eq!(delay(&mut stage), ms(0));
+}
+
+#[test]
+fn topics_of_a_connection_that_dies_young_go_where_there_is_room_and_it_is_left_alone_for_its_time() {
+    let mut stage = one_and_a_half(small());
+    let connection = stage.latest.expect("the second");
+    stage.leave(0);
+    stage.settle();
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.settle();
+    assert_eq!((stage.connection_of(2), stage.machine.snapshot().live), (1, 2));
+    // Nobody needs it any more; whoever does soon after has to wait all the same.
+    assert_eq!(stage.machine.snapshot().connections.len(), 1);
+    stage.told.clear();
+    stage.waits(&topic(3, Mode::Quote));
+    assert!(stage.opening.is_empty() && !stage.told.iter().any(|told| matches!(told, Milestone::Opening { .. })));
+    assert_eq!(delay(&mut stage), ms(100));
+}
+
+#[test]
+fn a_connection_that_is_accepted_and_mute_does_not_keep_its_topics() {
+    let mut stage = one_and_a_half(Options { stall_after: Some(ms(5_000)), ..small() });
+    let (first, mute) = (stage.earliest.expect("the first"), stage.latest.expect("the second"));
+    stage.leave(0);
+    stage.settle();
+    for _ in 0..5 {
+        stage.pass(ms(1_000));
+        assert_eq!(stage.machine.handle_heard(stage.now, first), Some(0));
+    }
+    assert_eq!((stage.closing.as_slice(), stage.goodbyes), ([mute].as_slice(), 0), "it would not hear a goodbye");
+    assert_eq!(stage.machine.snapshot().connections[1].state, ConnectionState::Closing, "it has not ended yet");
+    assert_eq!(stage.connection_of(2), 1);
+    stage.settle();
+    let glance = stage.machine.glance_at(&topic(2, Mode::Quote).instrument).unwrap();
+    assert_eq!((glance.standing, stage.machine.snapshot().connections.len()), (Standing::Live, 1));
+}
+
+#[test]
+fn a_mute_connection_is_opened_later_each_time() {
+    let mut stage = Stage::new(Options { stall_after: Some(ms(5_000)), ..small() });
+    stage.carry([0]);
+    let mut delays = Vec::new();
+    for _ in 0..6 {
+        stage.pass(ms(5_000));
+        let mute = stage.closing.pop().expect("it is given up");
+        stage.machine.handle_ended(stage.now, mute, End::Lost);
+        stage.go();
+        delays.push(delay(&mut stage));
+        open(&mut stage);
+    }
+    assert_eq!(delays, [100, 200, 400, 800, 1_000, 1_000].map(ms));
+}
+
+#[test]
+fn a_connection_nobody_needs_gets_a_goodbye_and_one_that_is_cut_gets_none() {
+    let mut stage = Stage::new(small());
+    stage.carry([0]);
+    stage.leave(0);
+    stage.settle();
+    stage.machine.close(stage.now);
+    stage.go();
+    assert_eq!((stage.closing.len(), stage.goodbyes), (1, 1));
+
+    let mut stage = Stage::new(small());
+    stage.carry([0]);
+    stage.machine.abandon(stage.now);
+    stage.go();
+    assert_eq!((stage.closing.len(), stage.goodbyes), (1, 0));
+}
+
+#[test]
+fn what_only_lingers_takes_no_room_from_what_lost_its_connection() {
+    let mut stage = Stage::new(Options { linger: ms(60_000), ..small() });
+    stage.carry(0..4);
+    stage.pass(ms(2_000));
+    // One that lingers on either connection; the second cannot be opened again.
+    stage.leave(0);
+    stage.leave(2);
+    let second = stage.latest.expect("the second");
+    stage.machine.handle_ended(stage.now, second, End::Lost);
+    stage.go();
+    let attempt = stage.opening.pop().expect("another");
+    stage.machine.handle_ended(stage.now, attempt, End::Lost);
+    stage.settle();
+    let shown = |number| stage.machine.glance_at(&topic(number, Mode::Quote).instrument);
+    assert_eq!((shown(0), shown(2)), (None, None));
+    assert_eq!((stage.connection_of(3), stage.machine.snapshot().live), (1, 2));
+}
