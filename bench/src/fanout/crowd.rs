@@ -99,8 +99,7 @@ async fn join(address: SocketAddr, key: Option<String>) -> io::Result<Client> {
     client.upgraded().await?;
     client.say(&format!(r#"{{"action":"authenticate","api_key":"{key}"}}"#)).await?;
     client.hears(r#""type":"auth","status":"success""#).await?;
-    let symbols: Vec<_> =
-        (0..SYMBOLS).map(|at| format!(r#"{{"symbol":"{}","exchange":"NSE"}}"#, symbol(at))).collect();
+    let symbols: Vec<_> = (0..SYMBOLS).map(|at| format!(r#"{{"symbol":"{}","exchange":"NSE"}}"#, symbol(at))).collect();
     let symbols = symbols.join(",");
     client.say(&format!(r#"{{"action":"subscribe","mode":1,"symbols":[{symbols}]}}"#)).await?;
     client.hears(r#""type":"subscribe","status":"success""#).await?;
@@ -131,7 +130,7 @@ impl Client {
         loop {
             let mut frames = Frames::of(&self.buffer);
             let mut found = false;
-            while let Some(text) = frames.next() {
+            for text in frames.by_ref() {
                 if text.get(1..).is_some_and(|text| text.starts_with(beginning.as_bytes())) {
                     found = true;
                     break;

@@ -118,7 +118,8 @@ impl Row {
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let or_none = |figure: Option<f64>, decimals| figure.map_or("-".into(), |figure| format!("{figure:.decimals$}"));
+        let or_none =
+            |figure: Option<f64>, decimals| figure.map_or("-".into(), |figure| format!("{figure:.decimals$}"));
         write!(
             f,
             "{:>7} {:>12.0} {:>12} {:>12.0} {:>12.0} {:>9.0} {:>9.0} {:>11.1} {:>8}",

@@ -23,7 +23,9 @@ use tokio::runtime::Builder;
 pub enum Kind {
     Gateway,
     /// Frames made beforehand, written to bare sockets one after the other, so many with each write.
-    Floor { at_once: usize },
+    Floor {
+        at_once: usize,
+    },
 }
 
 impl Kind {
