@@ -66,6 +66,8 @@ fn whatever_happens_it_is_what_a_plain_list_would_be() {
                 }
             }
             assert_eq!((outbox.len(), outbox.is_empty()), (plain.len(), plain.is_empty()), "seed {seed}");
+            let replies = plain.iter().filter(|(found, _)| found.is_none()).count();
+            assert_eq!(outbox.replies(), replies, "seed {seed}");
             assert_eq!((outbox.conflated(), outbox.lost()), (conflated, lost), "seed {seed}");
             assert_eq!(outbox.slow_at(), since.map(|since| since + ms(100)), "seed {seed}");
             assert_eq!(outbox.is_slow(now), since.is_some_and(|since| now - since >= ms(100)), "seed {seed}");

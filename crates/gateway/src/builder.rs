@@ -126,6 +126,8 @@ impl Builder {
     /// How much clients may ask for.
     pub fn limits(mut self, limits: Limits) -> Builder {
         self.options.limits = limits;
+        // A tick of each topic can wait, so none is lost, however slow a client is.
+        self.options.outbox.max_ticks = limits.topics_per_client.max(1);
         self
     }
 

@@ -72,9 +72,10 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Options {
+        let limits = Limits::default();
         Options {
-            limits: Limits::default(),
-            outbox: outbox::Options::default(),
+            limits,
+            outbox: outbox::Options { max_ticks: limits.topics_per_client, ..outbox::Options::default() },
             auth_grace: Duration::from_secs(15),
             ping_interval: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(20),
