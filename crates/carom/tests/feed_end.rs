@@ -1,7 +1,8 @@
 //! Ends: of a feed, of its runtime, and of subscriptions that nobody waits for any more.
 
 use carom::Feed;
-use carom::feed::{Mode, State, SubscribeError, Topic};
+use carom::feed::{Mode, State, SubscribeError, Subscribing, Topic};
+use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use testkit::feed::{OnOpen, OnWrite, Upstream};
@@ -149,15 +150,21 @@ async fn giving_up_at_any_time_takes_the_interest_back() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_was_told_and_did_not_look_has_given_up_too() {
-    let upstream = Upstream::new();
-    let feed = feed(&upstream);
+/// Somebody who was told that it has the first topic, and has not looked yet.
+async fn told<'feed>(feed: &'feed Feed<Upstream>, upstream: &Upstream) -> Pin<Box<Subscribing<'feed, Upstream>>> {
     let mut waiting = Box::pin(feed.subscribe(topic(1)));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     upstream.until(|upstream| !upstream.carried(&topic(1).instrument).is_empty()).await;
     tokio::time::sleep(ms(10)).await;
     assert_eq!((feed.snapshot().waiting, feed.topics()[0].interest), (0, 1), "it was told");
+    waiting
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_told_and_did_not_look_has_given_up_too() {
+    let upstream = Upstream::new();
+    let feed = feed(&upstream);
+    let waiting = told(&feed, &upstream).await;
     drop(waiting);
     assert_eq!(feed.topics()[0].interest, 0);
     tokio::time::sleep(ms(1_000)).await;
@@ -169,11 +176,7 @@ async fn who_was_told_before_everything_was_unsubscribed_takes_nothing_from_who_
     for looks in [false, true] {
         let upstream = Upstream::new();
         let feed = feed(&upstream);
-        let mut waiting = Box::pin(feed.subscribe(topic(1)));
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        upstream.until(|upstream| !upstream.carried(&topic(1).instrument).is_empty()).await;
-        tokio::time::sleep(ms(10)).await;
-        assert_eq!(feed.topics()[0].interest, 1, "it was told");
+        let waiting = told(&feed, &upstream).await;
         assert_eq!(feed.unsubscribe_all().await, 1);
         feed.subscribe(topic(1)).await.unwrap();
         if looks {

@@ -99,7 +99,7 @@ async fn the_last_one_to_leave_unsubscribes_after_the_linger_and_who_comes_back_
 
     feed.unsubscribe(&wanted).await.unwrap();
     let error = feed.unsubscribe(&wanted).await.unwrap_err();
-    assert_eq!(error.to_string(), "nobody has subscribed to NSE:S1:QUOTE of `feed`");
+    assert_eq!(error.to_string(), "nobody is subscribed to NSE:S1:QUOTE of `feed`");
     upstream.until(|upstream| upstream.carried(&wanted.instrument).is_empty()).await;
     assert!(feed.topics().is_empty());
 }

@@ -339,7 +339,9 @@ fn milestones_tell_what_people_want_to_know() {
         })
         .collect();
     assert_eq!(filled, [(1, 100, 100), (1, 150, 150)]);
-    assert!(stage.told.contains(&Milestone::Opening { connection: 2, topics: 150 }));
+    let created = Milestone::Created { max_topics_per_connection: 150, max_connections: 2, capacity: 300 };
+    assert_eq!(stage.told[0], created);
+    assert!(stage.told.contains(&Milestone::Opening { connection: 2, on_previous: Some(150), topics: 150 }));
     let first = topic(150, Mode::Quote).instrument;
     assert!(stage.told.contains(&Milestone::Started { connection: 2, first }));
     stage.subscribe(&topic(3, Mode::Depth));

@@ -139,3 +139,17 @@ fn what_only_lingers_takes_no_room_from_what_lost_its_connection() {
     assert_eq!((shown(0), shown(2)), (None, None));
     assert_eq!((stage.connection_of(3), stage.machine.snapshot().live), (1, 2));
 }
+
+#[test]
+fn what_only_lingers_is_not_moved() {
+    let mut stage = Stage::new(Options { linger: ms(60_000), compact_after: None, ..small() });
+    stage.carry(0..3);
+    stage.leave(0);
+    stage.leave(2);
+    let second = stage.latest.expect("the second");
+    stage.machine.handle_ended(stage.now, second, End::Lost);
+    stage.go();
+    assert!(stage.writes.is_empty() && stage.opening.is_empty(), "nobody wants it: {:?}", stage.writes);
+    let shown = |number| stage.machine.glance_at(&topic(number, Mode::Quote).instrument).map(|glance| glance.standing);
+    assert_eq!((shown(0), shown(2)), (Some(Standing::Lingering), None));
+}

@@ -6,7 +6,7 @@
 mod feed_world;
 
 use carom_core::random::Random;
-use feed_world::{Setting, Trace, World, for_each_schedule, ms};
+use feed_world::{Setting, Trace, Weather, World, for_each_schedule, ms};
 
 /// Every promise that can be judged step by step is; see `feed_world/promises.rs`.
 #[test]
@@ -73,6 +73,24 @@ fn when_faults_stop_everything_wanted_is_live_within_the_recovery_bound() {
         world.calm_down();
         world.run_for(world.setting.recovery_bound());
         world.promise_upstream_carries_what_is_wanted();
+        world.end();
+    });
+}
+
+/// Connections are accepted and die after a while, all of them: everybody is served now and then, but not by ever more logins.
+#[test]
+fn connections_that_keep_dying_are_opened_ever_more_rarely() {
+    for_each_schedule(150, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        setting.instruments = setting.options.capacity();
+        setting.caller_every = ms(3);
+        (setting.leaves, setting.silent) = (0.0, 0.0);
+        (setting.weather_every, setting.jump_every) = (None, None);
+        let mut world = World::new(setting, seed, trace);
+        world.set_weather(Weather::Brittle);
+        let time = (world.setting.limits.max_delay * 40).min(ms(8_000));
+        world.run_for(time);
+        world.promise_openings_are_rare(time);
         world.end();
     });
 }

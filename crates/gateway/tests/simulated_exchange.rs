@@ -245,8 +245,6 @@ async fn topics_go_elsewhere_while_the_exchange_takes_no_connections() {
     assert!(exchange.kill(2));
     has_topics(&exchange, &[30, 5]).await;
     all_tick(&feed, &names[..35]).await;
-    exchange.refuse_connections(false);
-    assert!(exchange.snapshot().turned_away > 0);
 }
 
 #[tokio::test]

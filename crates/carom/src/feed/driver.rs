@@ -20,11 +20,18 @@ pub(super) struct Driver<A: Adapter> {
     by_task: HashMap<Id, ConnectionId>,
     leads: HashMap<ConnectionId, Lead>,
     published: State,
+    /// Most topics on a connection, and most connections.
+    limits: (usize, usize),
 }
 
 impl<A: Adapter> Driver<A> {
     pub(super) fn new(shared: Arc<Shared<A>>) -> Driver<A> {
+        let limits = {
+            let options = shared.lock().machine.options().clone();
+            (options.max_topics_per_connection, options.max_connections)
+        };
         Driver {
+            limits,
             shared,
             tasks: JoinSet::new(),
             by_task: HashMap::new(),
@@ -88,7 +95,7 @@ impl<A: Adapter> Driver<A> {
                     lead.part(goodbye);
                 }
             }
-            Action::Tell(milestone) => report(&self.shared.name, &milestone),
+            Action::Tell(milestone) => report(&self.shared.name, self.limits, &milestone),
         }
     }
 

@@ -34,8 +34,8 @@ pub enum SubscribeError {
         /// What the upstream said.
         reason: Arc<str>,
     },
-    /// Everything was unsubscribed while it waited.
-    #[error("everything was unsubscribed from `{feed}` meanwhile")]
+    /// Everything was unsubscribed while it waited, or somebody took this very interest back.
+    #[error("it was unsubscribed from `{feed}` meanwhile")]
     #[non_exhaustive]
     Unsubscribed {
         /// The name of the feed.
@@ -64,9 +64,10 @@ impl SubscribeError {
     }
 }
 
-/// Why a topic could not be unsubscribed from: nobody had subscribed to it.
+/// Why a topic could not be unsubscribed from: nobody has subscribed to it, or everything is unsubscribed since the feed is
+/// closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody has subscribed to {topic} of `{feed}`")]
+#[error("nobody is subscribed to {topic} of `{feed}`")]
 #[non_exhaustive]
 pub struct NotSubscribed {
     /// The name of the feed.

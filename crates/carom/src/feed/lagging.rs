@@ -49,15 +49,17 @@ impl<F, T: Clone> Senders<F, T> {
             readers.iter().filter(|(filter, _)| wants(filter)).filter_map(|(_, queue)| queue.upgrade()).collect()
         };
         for queue in interested {
-            let waker = queue.with(|state| {
+            // What is lost is dropped when the lock has been let go.
+            let (waker, _lost) = queue.with(|state| {
+                let mut lost = Vec::new();
                 for item in items {
                     if state.items.len() == state.limit {
-                        state.items.pop_front();
+                        lost.extend(state.items.pop_front());
                         state.missed += 1;
                     }
                     state.items.push_back(item.clone());
                 }
-                state.waker.take()
+                (state.waker.take(), lost)
             });
             waker.into_iter().for_each(Waker::wake);
         }

@@ -112,7 +112,8 @@ impl<A: Adapter> Feed<A> {
 
     /// Subscribes to a topic, counted as one interest. It resolves when the upstream has accepted it, or after
     /// `pending_after` with [`pending`](Placement::pending): it is subscribed to as soon as it can be then. What is streamed
-    /// already, or is covered by a higher mode, calls nobody.
+    /// already, or is covered by a higher mode, calls nobody. While the credential is refused ([`State::Refused`]) what needs a
+    /// new connection is pending at once. The depth tells order books apart, and nothing else.
     ///
     /// Cancel safe: dropping the future takes the interest back.
     ///
@@ -123,10 +124,14 @@ impl<A: Adapter> Feed<A> {
     }
 
     /// Takes one interest in a topic back. The last one to leave unsubscribes it upstream, after `linger`; a lower mode that
-    /// somebody wants stays, with its own depth. It does not wait for the upstream.
+    /// somebody wants stays, with its own depth. It does not wait for the upstream. If the interest was that of somebody who
+    /// still waits, that subscription fails with [`SubscribeError::Unsubscribed`].
+    ///
+    /// Cancel safe: it is done when it is first polled, or not at all.
     ///
     /// # Errors
-    /// When nobody has subscribed to this topic, with this mode and this depth.
+    /// When nobody has subscribed to this topic, with this mode and, of an order book, this depth; or the feed is closed, which
+    /// unsubscribes everything.
     pub async fn unsubscribe(&self, topic: &Topic) -> Result<(), NotSubscribed> {
         if self.owner.shared.step(|table| table.machine.unsubscribe(clock::now(), topic)) {
             return Ok(());
@@ -136,6 +141,8 @@ impl<A: Adapter> Feed<A> {
 
     /// Takes every interest in everything back, without linger. How many instruments there were. It does not wait for the
     /// upstream; subscriptions under way fail with [`SubscribeError::Unsubscribed`].
+    ///
+    /// Cancel safe: it is done when it is first polled, or not at all.
     pub async fn unsubscribe_all(&self) -> usize {
         self.owner.shared.step(|table| table.unsubscribe_all(clock::now()))
     }
@@ -226,12 +233,15 @@ impl<A: Adapter> Clone for Feed<A> {
 
 impl<A: Adapter> fmt::Debug for Feed<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let figures = self.owner.shared.lock().machine.snapshot();
+        let (state, connections, topics) = {
+            let machine = &self.owner.shared.lock().machine;
+            (machine.state(), machine.connections(), machine.topics())
+        };
         f.debug_struct("Feed")
             .field("name", &self.name())
-            .field("state", &figures.state)
-            .field("connections", &figures.connections.len())
-            .field("topics", &figures.topics)
+            .field("state", &state)
+            .field("connections", &connections)
+            .field("topics", &topics)
             .finish()
     }
 }

@@ -90,14 +90,21 @@ impl<A: Adapter> Shared<A> {
 
     /// A connection said something. Ticks that count go to all who read them; the others came for nobody, or a second time.
     pub(super) fn heard(&self, now: Instant, id: ConnectionId, ticks: &mut Vec<Tick>) {
+        let mut admitted = 0;
         {
             // Nothing that the machine wants done comes of it, and a timeout only moves further away.
             let machine = &mut self.lock().machine;
-            match machine.handle_heard(now, id) {
-                Some(line) => ticks.retain(|tick| machine.admit(now, line, &tick.instrument)),
-                None => ticks.clear(),
+            if let Some(line) = machine.handle_heard(now, id) {
+                // Those that count go to the front, in order; the others are dropped when the lock has been let go.
+                for at in 0..ticks.len() {
+                    if machine.admit(now, line, &ticks[at].instrument) {
+                        ticks.swap(admitted, at);
+                        admitted += 1;
+                    }
+                }
             }
         }
+        ticks.truncate(admitted);
         if !ticks.is_empty() {
             self.readers.send(ticks, |()| true);
         }

@@ -96,6 +96,7 @@ impl<A: Adapter> Shared<A> {
     }
 }
 
-fn percent(part: usize, whole: usize) -> f64 {
+/// How much of the whole, in percent, to two digits.
+pub(super) fn percent(part: usize, whole: usize) -> f64 {
     (part as f64 / whole as f64 * 10_000.0).round() / 100.0
 }

@@ -38,20 +38,21 @@ pub(super) struct Setback {
 /// What a line is doing.
 ///
 /// ```text
-///           a topic needs room            opened
-///  Vacant --------------------> Opening ----------> Up --------+
-///    |  ^                        ^  ^ |              |  |      | without topics, or stalled
-///    |  |              delay over|  | | failed       |  |      v
-///    |  +---- nobody ------+     |  | v   ended young|  |   Closing
-///    |        needs it     +---- Waiting <-----------+  |      |
-///    +------------------------>    ^ ^                  |      |
-///      the last has just failed    | +------------------|------+ really ended, after it had stalled
-///                                  |                    |      | (not stalled: as Vacant, if a topic needs room)
-///                     +------------+                    |
-///                     |   ended after a long life: Opening at once
+///           a topic needs room           opened
+///  Vacant --------------------> Opening ---------> Up
+///    |  ^                       ^  ^ |             |||
+///    |  | nobody needs it       |  | | failed      ||+-- ended after a long life: Opening at once
+///    |  +----------+  delay over|  | |             ||
+///    |             |            |  | v  ended young||
+///    +--------------> Waiting --+  | +-------------+|  without topics, or stalled
+///     failed just       ^ ^--------|-+              v
+///     now               |          |             Closing
+///                       |          |                |
+///                       +----------+----------------+ really ended, and topics need it: Waiting when it had
+///                                                     stalled or failed just now, else Opening
 /// ```
 ///
-/// Without topics whatever ends is Vacant. When the feed is closed, Opening is Closing, and Waiting is Vacant.
+/// What ends without topics is Vacant. When the feed is closed, Opening becomes Closing, and Waiting Vacant.
 #[derive(Debug)]
 pub(super) enum LineState {
     /// Without a connection, and nobody needs one.

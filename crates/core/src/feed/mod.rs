@@ -142,6 +142,11 @@ impl Machine {
     /// When an option makes no sense.
     pub fn new(options: Options, seed: u64) -> Result<Machine, OptionsError> {
         options.validate()?;
+        let created = Milestone::Created {
+            max_topics_per_connection: options.max_topics_per_connection,
+            max_connections: options.max_connections,
+            capacity: options.capacity(),
+        };
         Ok(Machine {
             options,
             random: Random::new(seed),
@@ -161,7 +166,7 @@ impl Machine {
             release_at: None,
             compact_at: None,
             peak: Peak::default(),
-            actions: VecDeque::new(),
+            actions: VecDeque::from([Action::Tell(created)]),
             deliveries: VecDeque::new(),
         })
     }

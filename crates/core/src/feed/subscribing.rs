@@ -189,7 +189,8 @@ impl Machine {
         if matches!(self.lines[line].state, LineState::Vacant) {
             self.need(now, line);
             if matches!(self.lines[line].state, LineState::Opening { .. }) {
-                self.tell(Milestone::Opening { connection: line + 1, topics });
+                let on_previous = line.checked_sub(1).map(|previous| self.lines[previous].homes.len());
+                self.tell(Milestone::Opening { connection: line + 1, on_previous, topics });
             }
         }
         self.rehome(now, id, Home::At(line));

@@ -124,7 +124,7 @@ pub enum Refusal {
         /// What it said.
         reason: Arc<str>,
     },
-    /// Everything was unsubscribed meanwhile.
+    /// It was unsubscribed meanwhile: everything was, or this very interest was taken back.
     Unsubscribed,
     /// The feed is closed.
     Closed,
@@ -137,10 +137,21 @@ pub struct WaiterId(pub(super) u64);
 /// Something that people want to know. Connections are counted from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Milestone {
+    /// The feed is there.
+    Created {
+        /// Most topics on a connection.
+        max_topics_per_connection: usize,
+        /// Most connections.
+        max_connections: usize,
+        /// Most topics in all.
+        capacity: usize,
+    },
     /// A connection is opened because those there are cannot take another topic.
     Opening {
         /// Which.
         connection: usize,
+        /// Topics on the one before it; `None` for the first.
+        on_previous: Option<usize>,
         /// Topics there are.
         topics: usize,
     },

@@ -129,7 +129,11 @@ impl Topic {
 
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.instrument, self.level.mode)
+        let Level { mode, depth } = self.level.plain();
+        match mode {
+            Mode::Ltp | Mode::Quote => write!(f, "{}:{mode}", self.instrument),
+            Mode::Depth => write!(f, "{}:{mode}:{depth}", self.instrument),
+        }
     }
 }
 
@@ -163,5 +167,6 @@ mod tests {
     #[test]
     fn topics_show_exchange_first() {
         assert_eq!(Topic::new("NSE", "SBIN", Mode::Quote).to_string(), "NSE:SBIN:QUOTE");
+        assert_eq!(Topic::new("NSE", "SBIN", Mode::Depth).depth(20).to_string(), "NSE:SBIN:DEPTH:20");
     }
 }

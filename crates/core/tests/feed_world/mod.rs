@@ -29,7 +29,8 @@ use limits::one_of;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use subscribers::Subscribers;
-use upstream::{Upstream, Weather};
+use upstream::Upstream;
+pub(crate) use upstream::Weather;
 
 /// A moment, as time since the world began.
 pub(crate) type Moment = Duration;
@@ -128,6 +129,11 @@ impl World {
         let lines = self.setting.options.max_connections;
         self.upstream.reasons.extend(std::iter::repeat_n(self.clock, lines));
         self.machine.resume(self.now());
+    }
+
+    /// The upstream treats those who connect like this from now on.
+    pub(crate) fn set_weather(&mut self, weather: Weather) {
+        self.upstream.weather = weather;
     }
 
     pub(crate) fn close(&mut self) {

@@ -24,14 +24,15 @@ impl World {
             }
         }
         // On each line: one at first, one after a long life, and one after each delay.
-        let (mut delay, mut waited, mut most) = (limits.delay, Duration::ZERO, 2);
-        while waited <= limits.max_delay {
-            waited += delay.mul_f64(1.0 - limits.spread / 2.0);
-            delay = (delay * 2).min(limits.max_delay);
-            most += 1;
-        }
-        let most = most * self.setting.options.max_connections + reasons.len();
+        let each = 2 + limits.delays_in(limits.max_delay);
+        let most = each * self.setting.options.max_connections + reasons.len();
         assert!(openings.len() <= most, "opened {} times in {:?}, not {most}", openings.len(), limits.max_delay);
+    }
+
+    /// The same over a long time, in which no connection lived for long.
+    pub(crate) fn promise_openings_are_rare(&self, time: Duration) {
+        let most = (1 + self.setting.limits.delays_in(time)) * self.setting.options.max_connections;
+        assert!(self.upstream.opened <= most, "opened {} times in {time:?}, not {most}", self.upstream.opened);
     }
 
     /// A goodbye is for those who can hear it, and those who can get one.

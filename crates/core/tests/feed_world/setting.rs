@@ -33,6 +33,19 @@ pub(crate) struct Setting {
     pub(crate) stray_every: Option<Duration>,
 }
 
+impl Limits {
+    /// How many delays that double can pass in this time, at most.
+    pub(crate) fn delays_in(&self, time: Duration) -> usize {
+        let (mut delay, mut waited, mut most) = (self.delay, Duration::ZERO, 0);
+        while waited <= time {
+            waited += delay.mul_f64(1.0 - self.spread / 2.0);
+            delay = (delay * 2).min(self.max_delay);
+            most += 1;
+        }
+        most
+    }
+}
+
 impl Setting {
     /// A world in which anything goes.
     pub(crate) fn wild(seed: u64) -> Setting {

@@ -17,7 +17,7 @@ pub(crate) enum Weather {
     Hangs,
     /// Accepts, and ends the connection at once.
     Fickle,
-    /// Accepts, and ends the connection after a while, mostly before it has lived for long.
+    /// Accepts, and ends the connection after a while, before it has lived for long.
     Brittle,
     /// Refuses the credential.
     Bars,
@@ -112,10 +112,16 @@ impl World {
                 link.silent = silent && self.setting.options.stall_after.is_some();
                 let life = match weather {
                     Weather::Fickle => Some(ms(1)),
-                    Weather::Brittle => Some(self.setting.limits.max_delay.mul_f64(1.5)),
+                    Weather::Brittle => None,
                     _ => (!self.calm && self.random.chance(self.setting.mortal)).then(|| ms(3_000)),
                 };
-                if let Some(life) = life {
+                if weather == Weather::Brittle {
+                    // A little longer than the shortest delay, and shorter than the longest.
+                    let limits = self.setting.limits;
+                    let life =
+                        limits.delay.mul_f64(1.0 + self.random.fraction() / 2.0).min(limits.max_delay.mul_f64(0.9));
+                    self.at(self.clock + life, Event::Ends(id));
+                } else if let Some(life) = life {
                     let at = self.clock + life.mul_f64(self.random.fraction());
                     self.at(at, Event::Ends(id));
                 }

@@ -1,0 +1,85 @@
+//! Milestones: what a feed tells people, as tracing events in the way of OpenAlgo's `[POOL]` lines.
+
+use carom::Feed;
+use carom::feed::{Mode, Topic};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use testkit::feed::Upstream;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+
+/// Keeps every event of a feed in words.
+#[derive(Clone, Default)]
+struct Listener {
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0 += &format!("{field}={value:?} ");
+    }
+}
+
+impl tracing::Subscriber for Listener {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("carom::feed")
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut words = Words(String::new());
+        event.record(&mut words);
+        self.heard.lock().unwrap().push(words.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn milestones_are_told_with_their_figures() {
+    let listener = Listener::default();
+    let _listening = tracing::subscriber::set_default(listener.clone());
+    let upstream = Upstream::new();
+    let feed = Feed::builder(upstream.clone())
+        .name("demo")
+        .max_topics_per_connection(200)
+        .max_connections(2)
+        .linger(Duration::ZERO)
+        .build()
+        .unwrap();
+    let topic = |number: usize, mode| Topic::new("NSE", format!("S{number}"), mode);
+    for number in 0..201 {
+        feed.subscribe(topic(number, Mode::Ltp)).await.unwrap();
+    }
+    feed.subscribe(topic(0, Mode::Quote)).await.unwrap();
+    feed.unsubscribe_all().await;
+    feed.close(tokio::time::Instant::now() + Duration::from_secs(5)).await;
+
+    let heard = listener.heard.lock().unwrap().clone();
+    assert!(heard.iter().all(|line| line.contains("[POOL] ") && line.contains("feed=\"demo\"")), "{heard:#?}");
+    let expected = [
+        "[POOL] created feed=\"demo\" max_topics_per_connection=200 max_connections=2 capacity=400",
+        "[POOL] opening a connection feed=\"demo\" connection=1 most=2 limit=200 topics=0",
+        "[POOL] a connection has its first topic feed=\"demo\" connection=1 first=NSE:S0",
+        "[POOL] a connection fills feed=\"demo\" connection=1 on_connection=100 limit=200 percent=50.0 topics=100 connections=1",
+        "[POOL] a connection fills feed=\"demo\" connection=1 on_connection=200 limit=200 percent=100.0 topics=200 connections=1",
+        "[POOL] opening a connection feed=\"demo\" connection=2 most=2 on_previous=200 limit=200 topics=200",
+        "[POOL] a connection has its first topic feed=\"demo\" connection=2 first=NSE:S200",
+        "[POOL] upgraded feed=\"demo\" instrument=NSE:S0 from=LTP to=QUOTE depth=5 connection=1",
+        "[POOL] everything was unsubscribed feed=\"demo\" topics=201",
+        "[POOL] closed feed=\"demo\" peak_topics=201 peak_connections=2 on_each=[200, 1]",
+    ];
+    let heard: Vec<_> = heard.iter().map(|line| line.trim_end().trim_start_matches("message=")).collect();
+    for line in expected {
+        assert!(heard.contains(&line), "not told: {line}\n{heard:#?}");
+    }
+}
