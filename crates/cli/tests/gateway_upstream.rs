@@ -17,8 +17,8 @@ async fn connections_that_are_cut_are_made_up_for() {
     assert!(exchange.banner.contains(&format!("url = \"{}\"", exchange.url)), "{}", exchange.banner);
     std::fs::write(folder.join("carom.toml"), config(&exchange, "")).unwrap();
     let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
-    let ran = gateway.watched(&gateway.key(), &["--count", "300", "NSE:SBIN"]).await;
-    assert_eq!((ran.code, ran.stdout.lines().count(), &*ran.stderr), (Some(0), 300, ""), "{ran:?}");
+    let ran = gateway.watched(&gateway.key(), &["--count", "60", "NSE:SBIN"]).await;
+    assert_eq!((ran.code, ran.stdout.lines().count(), &*ran.stderr), (Some(0), 60, ""), "{ran:?}");
     assert_eq!(gateway.running.end("-TERM").await.code, Some(0));
     assert_eq!(exchange.running.end("-INT").await.code, Some(0));
 }
