@@ -11,9 +11,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 /// As much is read at a time as is worth a call.
 const ONE_READ: usize = 32 * 1024;
+/// How many clients are set up at a time. What serving them takes meanwhile is not what they cost afterwards.
+const AT_A_TIME: usize = 16;
 /// What setting up all clients may take.
 const SETTING_UP: Duration = Duration::from_secs(60);
 
@@ -35,15 +38,17 @@ struct Heard {
 }
 
 impl Crowd {
-    /// Connects so many clients, each of which wants every symbol.
+    /// Connects so many clients, a few at a time, each of which wants every symbol.
     pub fn gather(address: SocketAddr, key: Option<String>, clients: usize) -> io::Result<Crowd> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let crowd = Crowd { runtime, heard: Arc::default(), address, key };
+        let turns = Arc::new(Semaphore::new(AT_A_TIME));
         let all: Vec<_> = (0..clients)
             .map(|_| {
                 let joining = join(crowd.address, crowd.key.clone());
-                let heard = Arc::clone(&crowd.heard);
+                let (heard, turns) = (Arc::clone(&crowd.heard), Arc::clone(&turns));
                 crowd.runtime.spawn(async move {
+                    let _turn = turns.acquire().await.map_err(io::Error::other)?;
                     let client = joining.await?;
                     tokio::spawn(client.listen(heard));
                     io::Result::Ok(())

@@ -164,6 +164,7 @@ fn measure(extent: &Extent, clients: usize, moderate: u64) -> io::Result<Row> {
     drop(Crowd::gather(served.address, served.key.clone(), 1)?);
     let before = served.memory()?;
     let crowd = Crowd::gather(served.address, served.key.clone(), clients)?;
+    std::thread::sleep(extent.lead);
     let kib_per_client = (served.memory()? - before) / clients as f64 / 1024.0;
     let (mut p50, mut p99, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..extent.rounds {

@@ -15,8 +15,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 /// What serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,44 +158,43 @@ fn resident() -> io::Result<u64> {
     kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("this system does not say how large a process is"))
 }
 
-/// Takes whoever comes; told any rate, one task writes to all of them in turn, for as long as they read.
+/// Takes whoever comes until it is told any rate; then one task writes to all of them in turn, for as long as they read.
 fn serve_floor(at_once: usize) -> io::Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
     say(&json!({ "address": listener.local_addr()?.to_string() }));
-    let accepting = runtime.spawn(async move {
-        let mut sockets = Vec::new();
+    let (go, gone) = oneshot::channel::<()>();
+    runtime.spawn(async move {
+        let mut sockets = accepted(listener, gone).await?;
+        let messages = (0..at_once).map(|at| from_server(&message(at))).collect::<Vec<_>>().concat();
         loop {
-            // The parent waits until its sockets are connected; those that are not accepted by then wait in the kernel.
-            match tokio::time::timeout(Duration::from_millis(200), listener.accept()).await {
-                Ok(accepted) => {
-                    let socket = accepted?.0;
-                    socket.set_nodelay(true)?;
-                    sockets.push(socket);
-                }
-                Err(_) if sockets.is_empty() => {}
-                Err(_) => return io::Result::Ok(sockets),
+            for socket in &mut sockets {
+                socket.write_all(&messages).await?;
             }
         }
+        #[allow(unreachable_code, reason = "says what the task ends with")]
+        io::Result::Ok(())
     });
-    let mut accepting = Some(accepting);
+    let mut go = Some(go);
     for line in io::stdin().lines() {
-        let started = line?.parse().is_ok_and(|ticks_s: u64| ticks_s > 0);
-        if let Some(accepting) = accepting.take_if(|_| started) {
-            runtime.spawn(async move {
-                let mut sockets = accepting.await.map_err(io::Error::other)??;
-                let messages = (0..at_once).map(|at| from_server(&message(at))).collect::<Vec<_>>().concat();
-                loop {
-                    for socket in &mut sockets {
-                        socket.write_all(&messages).await?;
-                    }
-                }
-                #[allow(unreachable_code, reason = "says what the task ends with")]
-                io::Result::Ok(())
-            });
-        }
+        line?;
+        let _ = go.take().map(|go| go.send(()));
     }
     Ok(())
+}
+
+/// Everybody who has connected by the time it goes on.
+async fn accepted(listener: TcpListener, mut gone: oneshot::Receiver<()>) -> io::Result<Vec<TcpStream>> {
+    let mut sockets = Vec::new();
+    loop {
+        let (socket, _) = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted?,
+            _ = &mut gone => return Ok(sockets),
+        };
+        socket.set_nodelay(true)?;
+        sockets.push(socket);
+    }
 }
 
 /// As the gateway words it.

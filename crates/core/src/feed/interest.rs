@@ -215,10 +215,9 @@ impl Interest {
     pub fn unsubscribe_all(&mut self, client: ClientId) -> Vec<Topic> {
         let left = self.subscriptions_of(client);
         self.subscriptions -= left.len();
-        let found = self.clients.get_mut(client.index()).filter(|found| found.epoch == client.epoch);
-        let Some(connected) = found.and_then(|found| found.connected.as_mut()) else { return left };
-        let nothing = Connected { scope: connected.scope, wants: Vec::new() };
-        let Connected { scope, wants } = std::mem::replace(connected, nothing);
+        let Some(connected) = self.connected_mut(client) else { return left };
+        let nothing = Connected { scope: connected.scope, wants: Vec::new(), subscriptions: 0 };
+        let Connected { scope, wants, .. } = std::mem::replace(connected, nothing);
         for topic_at in wants {
             let Wanted { instrument, wishes } = &mut self.topics[topic_at as usize];
             if let Ok(at) = wishes.binary_search_by_key(&client, |wish| wish.client) {
