@@ -11,8 +11,10 @@ use tokio::time::sleep;
 
 /// How often it looks what is due.
 const STEP: Duration = Duration::from_millis(1);
-/// Most ticks that are made at a time: who falls behind by more leaves them out.
-const AT_ONCE: f64 = 10_000.0;
+/// Most ticks that are made at a time, so that none takes the place of another before anybody could look at it.
+const AT_ONCE: usize = SYMBOLS / 2;
+/// Who falls behind by more ticks than this leaves them out.
+const BEHIND: f64 = 10_000.0;
 
 /// An upstream that needs no network. Clones have one rate.
 #[derive(Clone, Default)]
@@ -48,12 +50,14 @@ impl Adapter for Publisher {
     }
 
     async fn read(&self, pace: &mut Pace, ticks: &mut Vec<Tick>) -> Result<(), Infallible> {
-        sleep(STEP).await;
         let Pace { instruments, next, due, looked } = pace;
-        let passed = looked.elapsed();
-        *looked += passed;
-        *due = (*due + passed.as_secs_f64() * self.ticks_s.load(Ordering::Relaxed) as f64).min(AT_ONCE);
-        while *due >= 1.0 {
+        if *due < 1.0 {
+            sleep(STEP).await;
+            let passed = looked.elapsed();
+            *looked += passed;
+            *due = (*due + passed.as_secs_f64() * self.ticks_s.load(Ordering::Relaxed) as f64).min(BEHIND);
+        }
+        while *due >= 1.0 && ticks.len() < AT_ONCE {
             let instrument = instruments[*next % SYMBOLS].clone();
             let payload = payload(*next, since_epoch());
             ticks.push(Tick { instrument, mode: Mode::Ltp, payload: payload.into() });
