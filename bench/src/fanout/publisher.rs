@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 /// How often it looks what is due.
@@ -56,6 +57,8 @@ impl Adapter for Publisher {
             let passed = looked.elapsed();
             *looked += passed;
             *due = (*due + passed.as_secs_f64() * self.ticks_s.load(Ordering::Relaxed) as f64).min(BEHIND);
+        } else {
+            yield_now().await;
         }
         while *due >= 1.0 && ticks.len() < AT_ONCE {
             let instrument = instruments[*next % SYMBOLS].clone();
