@@ -5,7 +5,7 @@ use super::{SENT, SYMBOLS, symbol};
 use crate::waits::Waits;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,22 +30,31 @@ pub struct Crowd {
     key: Option<String>,
 }
 
+/// What each of a crowd wants, and how many there are.
+#[derive(Clone, Copy)]
+pub struct Wishes {
+    pub clients: usize,
+    pub topics: usize,
+}
+
 #[derive(Default)]
 struct Heard {
     messages: AtomicU64,
     timing: AtomicBool,
     waits: Mutex<Option<Waits>>,
+    /// Clients that were left by the other side.
+    lost: AtomicUsize,
 }
 
 impl Crowd {
-    /// Connects so many clients, a few at a time, each of which wants every symbol.
-    pub fn gather(address: SocketAddr, key: Option<String>, clients: usize) -> io::Result<Crowd> {
+    /// Connects all clients, a few at a time.
+    pub fn gather(address: SocketAddr, key: Option<String>, wishes: Wishes) -> io::Result<Crowd> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let crowd = Crowd { runtime, heard: Arc::default(), address, key };
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
-        let all: Vec<_> = (0..clients)
+        let all: Vec<_> = (0..wishes.clients)
             .map(|_| {
-                let joining = join(crowd.address, crowd.key.clone());
+                let joining = join(crowd.address, crowd.key.clone(), wishes.topics);
                 let (heard, turns) = (Arc::clone(&crowd.heard), Arc::clone(&turns));
                 crowd.runtime.spawn(async move {
                     let _turn = turns.acquire().await.map_err(io::Error::other)?;
@@ -65,27 +74,38 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// A client that wants everything and never reads again; until the stream is dropped.
-    pub fn stall(&self) -> io::Result<TcpStream> {
-        Ok(self.runtime.block_on(join(self.address, self.key.clone()))?.socket)
-    }
-
     /// Messages per second that arrive, for so long.
-    pub fn count(&self, period: Duration) -> f64 {
+    ///
+    /// # Errors
+    /// When a client has been left by the other side.
+    pub fn count(&self, period: Duration) -> io::Result<f64> {
         let heard = || self.heard.messages.load(Ordering::Relaxed);
         let (start, before) = (Instant::now(), heard());
         std::thread::sleep(period);
-        (heard() - before) as f64 / start.elapsed().as_secs_f64()
+        let messages_s = (heard() - before) as f64 / start.elapsed().as_secs_f64();
+        self.whole().map(|()| messages_s)
     }
 
     /// How long messages were under way that arrived within this time.
-    pub fn time(&self, period: Duration) -> Waits {
+    ///
+    /// # Errors
+    /// When a client has been left by the other side, or nothing has arrived.
+    pub fn time(&self, period: Duration) -> io::Result<Waits> {
         let slot = || self.heard.waits.lock().unwrap_or_else(PoisonError::into_inner);
         *slot() = Some(Waits::new());
         self.heard.timing.store(true, Ordering::Relaxed);
         std::thread::sleep(period);
         self.heard.timing.store(false, Ordering::Relaxed);
-        slot().take().unwrap_or_else(Waits::new)
+        self.whole()?;
+        let waits = slot().take().filter(|waits| waits.count() > 0);
+        waits.ok_or_else(|| io::Error::other("nothing has arrived"))
+    }
+
+    fn whole(&self) -> io::Result<()> {
+        match self.heard.lost.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            lost => Err(io::Error::other(format!("{lost} clients were left by the other side"))),
+        }
     }
 }
 
@@ -95,7 +115,14 @@ struct Client {
     buffer: Vec<u8>,
 }
 
-async fn join(address: SocketAddr, key: Option<String>) -> io::Result<Client> {
+/// A client that wants everything and never reads again; until the stream is dropped.
+pub fn stall(address: SocketAddr, key: Option<String>) -> io::Result<(Runtime, TcpStream)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let socket = runtime.block_on(join(address, key, SYMBOLS))?.socket;
+    Ok((runtime, socket))
+}
+
+async fn join(address: SocketAddr, key: Option<String>, topics: usize) -> io::Result<Client> {
     let socket = TcpStream::connect(address).await?;
     socket.set_nodelay(true)?;
     let mut client = Client { socket, buffer: Vec::new() };
@@ -104,7 +131,7 @@ async fn join(address: SocketAddr, key: Option<String>) -> io::Result<Client> {
     client.upgraded().await?;
     client.say(&format!(r#"{{"action":"authenticate","api_key":"{key}"}}"#)).await?;
     client.hears(r#""type":"auth","status":"success""#).await?;
-    let symbols: Vec<_> = (0..SYMBOLS).map(|at| format!(r#"{{"symbol":"{}","exchange":"NSE"}}"#, symbol(at))).collect();
+    let symbols: Vec<_> = (0..topics).map(|at| format!(r#"{{"symbol":"{}","exchange":"NSE"}}"#, symbol(at))).collect();
     let symbols = symbols.join(",");
     client.say(&format!(r#"{{"action":"subscribe","mode":1,"symbols":[{symbols}]}}"#)).await?;
     client.hears(r#""type":"subscribe","status":"success""#).await?;
@@ -181,6 +208,7 @@ impl Client {
             self.buffer.drain(..taken);
             heard.messages.fetch_add(messages, Ordering::Relaxed);
         }
+        heard.lost.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -1,21 +1,22 @@
-//! What the gateway is fed with: ticks of every symbol in turn, as many a second as it is told, made in the process that serves.
+//! What the gateway is fed with: ticks of every symbol in turn, as many a second as it is told, made by a thread of their own in
+//! the process that serves. They say when they were made, so whatever holds the gateway up is part of what is measured.
 
 use super::crowd::since_epoch;
 use super::{SENT, SYMBOLS, symbol};
 use carom::feed::{Adapter, Change, Instrument, Mode, Pacing, Refused, Tick};
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
-use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::sync::mpsc;
 
-/// How often it looks what is due.
+/// How often the thread looks what is due, if not more often.
 const STEP: Duration = Duration::from_millis(1);
 /// Most ticks that are made at a time, so that none takes the place of another before anybody could look at it.
 const AT_ONCE: usize = SYMBOLS / 2;
-/// Who falls behind by more ticks than this leaves them out.
-const BEHIND: f64 = 10_000.0;
+/// Portions that wait to be read; what is due beyond them is left out.
+const WAITING: usize = 64;
 
 /// An upstream that needs no network. Clones have one rate.
 #[derive(Clone, Default)]
@@ -27,46 +28,49 @@ impl Publisher {
     pub fn publish(&self, ticks_s: u64) {
         self.ticks_s.store(ticks_s, Ordering::Relaxed);
     }
-}
 
-pub struct Pace {
-    instruments: Vec<Instrument>,
-    next: usize,
-    due: f64,
-    looked: Instant,
+    /// Until nobody reads any more.
+    fn run(&self, portions: &mpsc::Sender<Vec<Tick>>) {
+        let instruments: Vec<_> = (0..SYMBOLS).map(|at| Instrument::new("NSE", symbol(at))).collect();
+        let (mut next, mut due, mut looked) = (0, 0.0, Instant::now());
+        while !portions.is_closed() {
+            let ticks_s = self.ticks_s.load(Ordering::Relaxed) as f64;
+            thread::sleep(STEP.min(Duration::from_secs_f64(AT_ONCE as f64 / ticks_s.max(1.0) / 2.0)));
+            let passed = looked.elapsed();
+            looked += passed;
+            due += passed.as_secs_f64() * ticks_s;
+            while due >= 1.0 {
+                let count = (due as usize).min(AT_ONCE);
+                let tick = |number: usize| Tick {
+                    instrument: instruments[number % SYMBOLS].clone(),
+                    mode: Mode::Ltp,
+                    payload: payload(number, since_epoch()).into(),
+                };
+                let _ = portions.try_send((next..next + count).map(tick).collect());
+                (next, due) = (next + count, due - count as f64);
+            }
+        }
+    }
 }
 
 impl Adapter for Publisher {
     type Writer = ();
-    type Reader = Pace;
-    type Error = Infallible;
+    type Reader = mpsc::Receiver<Vec<Tick>>;
+    type Error = io::Error;
 
-    async fn open(&self) -> Result<((), Pace), Infallible> {
-        let instruments = (0..SYMBOLS).map(|at| Instrument::new("NSE", symbol(at))).collect();
-        Ok(((), Pace { instruments, next: 0, due: 0.0, looked: Instant::now() }))
+    async fn open(&self) -> Result<((), mpsc::Receiver<Vec<Tick>>), io::Error> {
+        let (portions, read) = mpsc::channel(WAITING);
+        let publisher = self.clone();
+        thread::spawn(move || publisher.run(&portions));
+        Ok(((), read))
     }
 
-    async fn write(&self, (): &mut (), _: &[Change]) -> Result<Vec<Refused>, Infallible> {
+    async fn write(&self, (): &mut (), _: &[Change]) -> Result<Vec<Refused>, io::Error> {
         Ok(Vec::new())
     }
 
-    async fn read(&self, pace: &mut Pace, ticks: &mut Vec<Tick>) -> Result<(), Infallible> {
-        let Pace { instruments, next, due, looked } = pace;
-        if *due < 1.0 {
-            sleep(STEP).await;
-            let passed = looked.elapsed();
-            *looked += passed;
-            *due = (*due + passed.as_secs_f64() * self.ticks_s.load(Ordering::Relaxed) as f64).min(BEHIND);
-        } else {
-            yield_now().await;
-        }
-        while *due >= 1.0 && ticks.len() < AT_ONCE {
-            let instrument = instruments[*next % SYMBOLS].clone();
-            let payload = payload(*next, since_epoch());
-            ticks.push(Tick { instrument, mode: Mode::Ltp, payload: payload.into() });
-            *due -= 1.0;
-            *next += 1;
-        }
+    async fn read(&self, read: &mut mpsc::Receiver<Vec<Tick>>, ticks: &mut Vec<Tick>) -> Result<(), io::Error> {
+        ticks.extend(read.recv().await.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 

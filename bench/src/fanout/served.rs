@@ -19,6 +19,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
+/// The load neither answers pings nor is it to be left because it does not read.
+const LONG: Duration = Duration::from_secs(600);
+
 /// What serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -134,7 +137,8 @@ fn serve_gateway() -> io::Result<()> {
             .keys(keys)
             .feed(BROKER, USER, feed)
             .limits(anybody)
-            .slow_after(Duration::from_secs(600))
+            .slow_after(LONG)
+            .ping(LONG, LONG)
             .start()
             .await
             .map_err(io::Error::other)
@@ -199,10 +203,10 @@ async fn accepted(listener: TcpListener, mut gone: oneshot::Receiver<()>) -> io:
 
 /// As the gateway words it.
 fn message(number: usize) -> String {
-    let data = payload(number, super::crowd::since_epoch());
+    let payload = payload(number, super::crowd::since_epoch());
     let symbol = symbol(number % SYMBOLS);
     format!(
-        r#"{{"type":"market_data","symbol":"{symbol}","exchange":"NSE","mode":1,"data":{data},"broker":"{BROKER}"}}"#
+        r#"{{"type":"market_data","symbol":"{symbol}","exchange":"NSE","mode":1,"data":{payload},"broker":"{BROKER}"}}"#
     )
 }
 
