@@ -20,17 +20,25 @@ pub enum Python {
 }
 
 impl Python {
-    pub fn is_there(self) -> bool {
-        self.path().exists()
+    /// Whether `live/install.sh` found no Python that would do.
+    pub fn is_left_out(self) -> bool {
+        self.folder().with_file_name(format!("{}-left-out", self.name())).exists()
     }
 
     fn path(self) -> PathBuf {
-        let folder = match self {
+        self.folder().join("bin/python")
+    }
+
+    fn folder(self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(self.name())
+    }
+
+    fn name(self) -> &'static str {
+        match self {
             Python::Clients => "live-venv",
             Python::OpenAlgo1 => "live-openalgo-1",
             Python::OpenAlgo2 => "live-openalgo-2",
-        };
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target").join(folder).join("bin/python")
+        }
     }
 }
 
