@@ -2,10 +2,11 @@
 
 mod gateway_stage;
 
-use carom_core::feed::Mode;
+use carom_core::feed::{Mode, Topic};
 use gateway_stage::{NEVER, Stage, instrument};
 use serde_json::{Value, json};
 use std::time::Duration;
+use testkit::feed::OnWrite;
 
 fn mode_and_price(message: &Value) -> (u64, u64) {
     (message["mode"].as_u64().unwrap(), message["data"]["ltp"].as_u64().unwrap())
@@ -61,6 +62,25 @@ async fn whoever_subscribes_gets_the_last_known_tick_after_the_reply() {
     second.subscribe("SBIN", "LTP").await;
     second.subscribe("SBIN", "Depth").await;
     second.expect_silence().await;
+}
+
+#[tokio::test]
+async fn ticks_that_come_before_the_whole_request_is_answered_are_not_lost() {
+    let stage = Stage::new().await;
+    stage.feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap();
+    stage.upstream.on_write(OnWrite::Never);
+    let mut client = stage.client().await;
+    let symbols = ["SBIN", "INFY"].map(|symbol| json!({"symbol": symbol, "exchange": "NSE"}));
+    client.send(json!({"action": "subscribe", "symbols": symbols, "mode": 1})).await;
+    stage.until(|_| stage.feed.topics().len() == 2).await;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.until(|snapshot| snapshot.ticks == 1).await;
+
+    stage.upstream.on_write(OnWrite::Accept);
+    stage.upstream.kill(1);
+    assert_eq!(client.next().await["status"], "success");
+    let known = client.next().await;
+    assert_eq!((mode_and_price(&known), &known["snapshot"]), ((1, 1), &json!(true)));
 }
 
 #[tokio::test]

@@ -3,9 +3,11 @@
 //! One lock around all of it, held for one tick or one request at a time; nobody is woken and nothing is awaited under it. A
 //! tick becomes text once for each mode that somebody wants, and all mailboxes share that text.
 
+mod expected;
 mod known;
 mod state;
 mod superseded;
+mod words;
 
 pub(crate) use state::Figures;
 pub(crate) use superseded::drop_superseded;
@@ -72,14 +74,16 @@ impl Hub {
     }
 
     /// A client is gone, or is somebody else from now on. What it wanted until now, to be given back to the feed.
-    pub(crate) fn disconnect(&self, client: ClientId) -> Vec<Topic> {
+    pub(crate) fn disconnect(&self, now: Instant, client: ClientId) -> Vec<Topic> {
         let mut state = self.lock();
-        let scope = state.interest.scope_of(client);
+        let Some(id) = state.interest.scope_of(client) else { return Vec::new() };
         let left = state.interest.disconnect(client);
         let mailbox = state.seats.get_mut(client.index()).and_then(Option::take);
-        let Some((scope, mailbox)) = scope.and_then(|id| state.scopes.get_mut(&id)).zip(mailbox) else { return left };
-        scope.orders.remove(&client);
-        mailbox.forget(scope.kinds(&left));
+        state.left(now, id, mailbox.as_deref(), &left);
+        if let Some(scope) = state.scopes.get_mut(&id) {
+            scope.orders.remove(&client);
+        }
+        let Some(mailbox) = mailbox else { return left };
         let (conflated, lost) = mailbox.take_figures();
         state.figures.conflated += conflated;
         state.figures.lost += lost;
@@ -110,15 +114,18 @@ impl Hub {
         let mut state = self.lock();
         let State { interest, scopes, seats, .. } = &mut *state;
         let seat = seats.get(client.index()).and_then(Option::as_ref);
-        let found = interest.scope_of(client).and_then(|id| scopes.get_mut(&id)).zip(seat);
-        let Some((scope, mailbox)) = found else { return (topics.to_vec(), Vec::new()) };
+        let found = interest.scope_of(client).and_then(|id| Some((id, scopes.get_mut(&id)?, seat?)));
+        let Some((id, scope, mailbox)) = found else { return (topics.to_vec(), Vec::new()) };
+        scope.known.sweep(now);
         let mut wakers: Vec<Waker> = mailbox.reply(now, reply).into_iter().collect();
         let mut back = Vec::new();
         for topic in topics {
-            match interest.subscribe(client, topic) {
+            let joined = interest.subscribe(client, topic);
+            scope.known.want(now, &topic.instrument, interest.greatest(id, &topic.instrument));
+            match joined {
                 Joined::New => {
                     if self.snapshot
-                        && let Some((kind, text)) = scope.last_word(topic)
+                        && let Some((kind, text)) = scope.last_word(now, topic)
                     {
                         wakers.extend(mailbox.tick(now, kind, text));
                     }
@@ -131,19 +138,25 @@ impl Hub {
     }
 
     /// A client does not want this any more, in this mode or in any. What the feed is to have back.
-    pub(crate) fn leave(&self, client: ClientId, instrument: &Instrument, mode: Option<Mode>) -> Vec<Topic> {
+    pub(crate) fn leave(
+        &self,
+        now: Instant,
+        client: ClientId,
+        instrument: &Instrument,
+        mode: Option<Mode>,
+    ) -> Vec<Topic> {
         let mut state = self.lock();
         let modes = Mode::ALL.into_iter().filter(|each| mode.is_none_or(|mode| mode == *each));
         let left: Vec<Topic> = modes.filter_map(|mode| state.interest.unsubscribe(client, instrument, mode)).collect();
-        state.forget(client, &left);
+        state.left_by(now, client, &left);
         left
     }
 
     /// A client wants nothing any more. What the feed is to have back.
-    pub(crate) fn leave_all(&self, client: ClientId) -> Vec<Topic> {
+    pub(crate) fn leave_all(&self, now: Instant, client: ClientId) -> Vec<Topic> {
         let mut state = self.lock();
         let left = state.interest.unsubscribe_all(client);
-        state.forget(client, &left);
+        state.left_by(now, client, &left);
         left
     }
 
@@ -196,7 +209,9 @@ impl Hub {
                 None => self.lock().figures.malformed += 1,
             }
         }
-        self.lock().sweep(now, scope);
+        if let Some(found) = self.lock().scopes.get_mut(&scope) {
+            found.known.sweep(now);
+        }
         carried
     }
 
@@ -245,3 +260,6 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

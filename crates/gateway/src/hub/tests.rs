@@ -1,0 +1,120 @@
+//! The hub by itself: what is in whose mailbox, at times of the test's own.
+
+use super::*;
+use crate::frame;
+use carom_core::feed::outbox::Options;
+use serde_json::Value;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A hub with one scope, and the time there.
+struct Stage {
+    hub: Hub,
+    scope: ScopeId,
+    now: Instant,
+}
+
+/// A client, by its mailbox.
+struct Reader {
+    client: ClientId,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Stage {
+    fn new(throttle: Option<Duration>) -> Stage {
+        let hub = Hub::new(throttle, true);
+        let scope = hub.scope(&"scripted".into(), &"asha".into());
+        Stage { hub, scope, now: Instant::now() }
+    }
+
+    fn reader(&self) -> Reader {
+        let mailbox = Arc::new(Mailbox::new(Options::default()).unwrap());
+        Reader { client: self.hub.connect(self.scope, &mailbox), mailbox }
+    }
+
+    /// A client that has this.
+    fn reader_of(&self, topic: &Topic) -> Reader {
+        let reader = self.reader();
+        self.join(&reader, topic);
+        reader
+    }
+
+    fn join(&self, reader: &Reader, topic: &Topic) {
+        let (back, _) =
+            self.hub.join(self.now, reader.client, std::slice::from_ref(topic), frame::text(r#"{"type":"subscribe"}"#));
+        assert_eq!(back, []);
+    }
+
+    fn tick(&self, symbol: &str, mode: Mode, price: u32) {
+        let message = Message { topic: format!("NSE_{symbol}_{mode}").into(), payload: price.to_string().into() };
+        self.hub.carry(self.now, self.scope, &mut vec![message]);
+    }
+
+    /// The ticks in a mailbox: of which mode, what they say, and whether they are said to be the last known.
+    fn read(&self, reader: &Reader) -> Vec<(u64, u64, bool)> {
+        let mut frames = Vec::new();
+        reader.mailbox.take(self.now, usize::MAX, &mut frames);
+        let messages = frames.iter().map(|frame| {
+            let start = frame.iter().position(|byte| *byte == b'{').unwrap();
+            serde_json::from_slice::<Value>(&frame[start..]).unwrap()
+        });
+        let ticks = messages.filter(|message| message["type"] == "market_data");
+        let number = |value: &Value| value.as_u64().unwrap();
+        ticks.map(|tick| (number(&tick["mode"]), number(&tick["data"]), tick.get("snapshot").is_some())).collect()
+    }
+}
+
+fn sbin(mode: Mode) -> Topic {
+    Topic::new("NSE", "SBIN", mode)
+}
+
+#[test]
+fn ticks_that_come_while_a_request_is_under_way_are_there_when_it_is_done() {
+    let stage = Stage::new(None);
+    let expected = stage.hub.expect(stage.now, stage.scope, &[sbin(Mode::Ltp)]);
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.tick("INFY", Mode::Ltp, 2);
+    let reader = stage.reader_of(&sbin(Mode::Ltp));
+    drop(expected);
+    stage.join(&reader, &Topic::new("NSE", "INFY", Mode::Ltp));
+    assert_eq!(stage.read(&reader), [(1, 1, true)], "and of the other nobody wanted to know");
+}
+
+#[test]
+fn a_price_that_is_hours_old_is_not_the_last_known_one() {
+    let mut stage = Stage::new(None);
+    let first = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.now += HOUR;
+    let second = stage.reader_of(&sbin(Mode::Ltp));
+    assert_eq!(stage.read(&second), [(1, 1, true)], "nothing was traded since, or the first would know");
+    for reader in [first, second] {
+        stage.hub.disconnect(stage.now, reader.client);
+    }
+    stage.now += SECOND;
+    let again = stage.reader_of(&sbin(Mode::Ltp));
+    assert_eq!(stage.read(&again), [(1, 1, true)], "it reconnects");
+    stage.hub.leave_all(stage.now, again.client);
+    stage.now += HOUR;
+    stage.join(&again, &sbin(Mode::Ltp));
+    let other = stage.reader_of(&sbin(Mode::Ltp));
+    assert_eq!((stage.read(&again), stage.read(&other)), (vec![], vec![]), "who knows what was traded since");
+}
+
+#[test]
+fn an_order_book_with_fewer_levels_is_not_the_last_known_one() {
+    let stage = Stage::new(None);
+    let (five, twenty) = (sbin(Mode::Depth), sbin(Mode::Depth).depth(20));
+    let _first = stage.reader_of(&five);
+    stage.tick("SBIN", Mode::Depth, 1);
+    let deeper = stage.reader_of(&twenty);
+    assert_eq!(stage.read(&deeper), []);
+    stage.tick("SBIN", Mode::Depth, 2);
+    assert_eq!(stage.read(&stage.reader_of(&five)), [(3, 2, true)], "it has more than that");
+
+    stage.hub.leave(stage.now, deeper.client, &twenty.instrument, None);
+    stage.tick("SBIN", Mode::Depth, 3);
+    stage.join(&deeper, &twenty);
+    assert_eq!(stage.read(&deeper), [], "while it was away there were 5 levels again");
+}
