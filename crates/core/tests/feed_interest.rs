@@ -52,6 +52,8 @@ fn agree(interest: &Interest, plain: &Plain, scopes: &[ScopeId], instruments: us
             assert_eq!(interest.greatest(*scope, &instrument), greatest);
             let listed = interest.topics(*scope).find(|(found, _)| **found == instrument).map(|(_, counts)| counts);
             assert_eq!(listed.unwrap_or_default(), counts);
+            let after = interest.topics(*scope).filter(|(found, _)| **found > instrument);
+            assert!(interest.topics_after(*scope, &instrument).eq(after));
         }
     }
 }

@@ -23,6 +23,7 @@
 
 use super::topic::{DEFAULT_DEPTH, Instrument, Level, Mode, Topic};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Names a user at a broker.
@@ -297,6 +298,21 @@ impl Interest {
     /// What is wanted in a scope, and by how many clients in each mode; in the order of symbols.
     pub fn topics(&self, scope: ScopeId) -> impl Iterator<Item = (&Instrument, [usize; 3])> {
         let topics = self.scopes.get(scope.0 as usize).into_iter().flat_map(|scope| &scope.topics);
+        topics.map(|(instrument, at)| (instrument, self.topics[*at as usize].counts()))
+    }
+
+    /// As [`topics`](Interest::topics), those that come after this one.
+    pub fn topics_after(
+        &self,
+        scope: ScopeId,
+        instrument: &Instrument,
+    ) -> impl Iterator<Item = (&Instrument, [usize; 3])> {
+        let after = (Bound::Excluded(instrument), Bound::Unbounded);
+        let topics = self
+            .scopes
+            .get(scope.0 as usize)
+            .into_iter()
+            .flat_map(move |scope| scope.topics.range::<Instrument, _>(after));
         topics.map(|(instrument, at)| (instrument, self.topics[*at as usize].counts()))
     }
 

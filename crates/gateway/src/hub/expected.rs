@@ -1,13 +1,10 @@
 //! What a request that is under way will make somebody want.
 
-use super::Hub;
 use super::known::Number;
+use super::{Hub, STRETCH};
 use carom_core::feed::Topic;
 use carom_core::feed::interest::ScopeId;
 use std::time::Instant;
-
-/// Topics are learned so many at a time, and ticks have their turn in between.
-const STRETCH: usize = 64;
 
 /// The feed is being asked for topics, and may send their first ticks before it has answered for all of them: these are kept, and
 /// are there for whoever [joins](Hub::join) until this is dropped.

@@ -105,6 +105,11 @@ impl Known {
         Some(Latest { number, count, payload: payload.clone() })
     }
 
+    /// Whether nothing that contains this mode was said since.
+    pub(super) fn is_latest(&self, latest: &Latest, mode: Mode) -> bool {
+        self.entries[latest.number.0 as usize].words.count(mode) == Some(latest.count)
+    }
+
     /// A price, when each instrument's is told once in `interval`: the first at once, and the last of those that come too soon
     /// when it has passed.
     pub(super) fn throttle(&mut self, now: Instant, number: Number, interval: Duration, text: Bytes) -> Price {

@@ -1,10 +1,11 @@
 //! The hub: who wants what, what was said last, and into whose mailbox a tick goes.
 //!
-//! One lock around all of it, held for one tick or one request at a time; nobody is woken and nothing is awaited under it. A
-//! tick becomes text once for each mode that somebody wants, and all mailboxes share that text.
+//! One lock around all of it, held for one tick or a few topics of a request at a time; nobody is woken and nothing is awaited
+//! under it. A tick becomes text once for each mode that somebody wants, and all mailboxes share that text.
 
 mod expected;
 mod known;
+mod last_word;
 mod state;
 mod superseded;
 mod words;
@@ -16,14 +17,18 @@ use crate::mailbox::Mailbox;
 use crate::protocol::topic::{self, BusTopic};
 use bytes::Bytes;
 use carom::feed::bus::Message;
-use carom_core::feed::interest::{ClientId, Joined, ScopeId};
+use carom_core::feed::interest::{ClientId, ScopeId};
 use carom_core::feed::{Instrument, Mode, Topic};
 use known::Known;
+use last_word::{LastWord, Told};
 use state::{Scope, State};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+/// A request's topics are seen to so many at a time, and ticks have their turn in between.
+const STRETCH: usize = 64;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -111,27 +116,17 @@ impl Hub {
         topics: &[Topic],
         reply: Bytes,
     ) -> (Vec<Topic>, Vec<Waker>) {
-        let mut state = self.lock();
-        let State { interest, scopes, seats, .. } = &mut *state;
-        let seat = seats.get(client.index()).and_then(Option::as_ref);
-        let found = interest.scope_of(client).and_then(|id| Some((id, scopes.get_mut(&id)?, seat?)));
-        let Some((id, scope, mailbox)) = found else { return (topics.to_vec(), Vec::new()) };
-        scope.known.sweep(now);
-        let mut wakers: Vec<Waker> = mailbox.reply(now, reply).into_iter().collect();
+        let mut wakers = Vec::new();
+        match self.lock().mailbox(client) {
+            Some(mailbox) => wakers.extend(mailbox.reply(now, reply)),
+            None => return (topics.to_vec(), wakers),
+        }
         let mut back = Vec::new();
-        for topic in topics {
-            let joined = interest.subscribe(client, topic);
-            scope.known.want(now, &topic.instrument, interest.greatest(id, &topic.instrument));
-            match joined {
-                Joined::New => {
-                    if self.snapshot
-                        && let Some((kind, text)) = scope.last_word(now, topic)
-                    {
-                        wakers.extend(mailbox.tick(now, kind, text));
-                    }
-                }
-                Joined::Instead(old) => back.push(old),
-                Joined::Already | Joined::Unknown => back.push(topic.clone()),
+        for stretch in topics.chunks(STRETCH) {
+            let last_words = self.lock().join(now, client, stretch, &mut back);
+            if self.snapshot {
+                let told: Vec<Told> = last_words.into_iter().filter_map(LastWord::into_text).collect();
+                self.lock().tell(now, client, told, &mut wakers);
             }
         }
         (back, wakers)
@@ -176,9 +171,18 @@ impl Hub {
         self.lock().interest.subscriptions_of(client)
     }
 
-    /// What is wanted in a scope, and by how many in each mode.
+    /// What is wanted in a scope, and by how many in each mode; what changes meanwhile may be as it was, or as it is.
     pub(crate) fn wanted(&self, scope: ScopeId) -> Vec<(Instrument, [usize; 3])> {
-        self.lock().interest.topics(scope).map(|(instrument, counts)| (instrument.clone(), counts)).collect()
+        let copy = |(instrument, counts): (&Instrument, [usize; 3])| (instrument.clone(), counts);
+        let mut wanted: Vec<_> = self.lock().interest.topics(scope).take(STRETCH).map(copy).collect();
+        while let Some((last, _)) = wanted.last().cloned() {
+            let before = wanted.len();
+            wanted.extend(self.lock().interest.topics_after(scope, &last).take(STRETCH).map(copy));
+            if wanted.len() == before {
+                break;
+            }
+        }
+        wanted
     }
 
     /// So many ticks gave their place to newer ones before they came here.

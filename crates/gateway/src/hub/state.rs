@@ -1,8 +1,8 @@
 //! What the hub's lock protects, and the way of a tick through it.
 
-use super::known::{Known, Latest, Price};
+use super::known::{Known, Price};
 use crate::frame;
-use crate::mailbox::{Kind, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::protocol::market::Market;
 use bytes::Bytes;
 use carom_core::feed::interest::{ClientId, Interest, ScopeId};
@@ -110,9 +110,13 @@ impl State {
         }
     }
 
+    pub(super) fn mailbox(&self, client: ClientId) -> Option<&Arc<Mailbox>> {
+        self.seats.get(client.index())?.as_ref()
+    }
+
     /// A client does not want this any more.
     pub(super) fn left_by(&mut self, now: Instant, client: ClientId, left: &[Topic]) {
-        let mailbox = self.seats.get(client.index()).cloned().flatten();
+        let mailbox = self.mailbox(client).cloned();
         if let Some(id) = self.interest.scope_of(client) {
             self.left(now, id, mailbox.as_deref(), left);
         }
@@ -131,15 +135,6 @@ impl State {
         if let Some(mailbox) = mailbox {
             mailbox.forget(kinds);
         }
-    }
-}
-
-impl Scope {
-    /// The last known tick of a topic, as it is told to whoever subscribes.
-    pub(super) fn last_word(&self, now: Instant, topic: &Topic) -> Option<(Kind, Bytes)> {
-        let Latest { number, payload, .. } = self.known.latest(now, topic)?;
-        let text = Market::read(&payload).ok()?.message(&topic.instrument, topic.mode(), &self.broker, true);
-        Some((number.kind(topic.mode()), frame::text(&text)))
     }
 }
 

@@ -118,3 +118,48 @@ fn an_order_book_with_fewer_levels_is_not_the_last_known_one() {
     stage.join(&deeper, &twenty);
     assert_eq!(stage.read(&deeper), [], "while it was away there were 5 levels again");
 }
+
+#[test]
+fn a_tick_that_came_while_the_last_known_one_was_written_is_not_replaced_by_it() {
+    let stage = Stage::new(None);
+    let _first = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Ltp, 1);
+    let (reader, topics) = (stage.reader(), [sbin(Mode::Ltp)]);
+    let last_words = stage.hub.lock().join(stage.now, reader.client, &topics, &mut Vec::new());
+    stage.tick("SBIN", Mode::Quote, 2);
+    let told = last_words.into_iter().filter_map(LastWord::into_text).collect();
+    stage.hub.lock().tell(stage.now, reader.client, told, &mut Vec::new());
+    assert_eq!(stage.read(&reader), [(1, 2, false)]);
+}
+
+#[test]
+fn whatever_a_request_has_too_much_of_goes_back_however_long_it_is() {
+    let stage = Stage::new(None);
+    let topics: Vec<Topic> = (0..3 * STRETCH).map(|n| Topic::new("NSE", format!("S{n}"), Mode::Depth)).collect();
+    let deeper: Vec<Topic> = topics.iter().map(|topic| topic.clone().depth(20)).collect();
+    let (expected, reader) = (stage.hub.expect(stage.now, stage.scope, &topics), stage.reader());
+    for n in 0..topics.len() {
+        stage.tick(&format!("S{n}"), Mode::Depth, n as u32);
+    }
+    let join = |topics: &[Topic]| stage.hub.join(stage.now, reader.client, topics, Bytes::from_static(b"{}")).0;
+    assert_eq!(join(&topics), []);
+    drop(expected);
+    assert_eq!(stage.read(&reader).len(), topics.len());
+    assert_eq!(join(&topics), topics, "it has them already");
+    assert_eq!(join(&deeper), topics, "it has these instead");
+    assert_eq!(stage.read(&reader), []);
+    stage.hub.disconnect(stage.now, reader.client);
+    assert_eq!(join(&topics), topics, "it is gone");
+}
+
+#[test]
+fn all_that_is_wanted_is_listed_in_order() {
+    let stage = Stage::new(None);
+    assert_eq!(stage.hub.wanted(stage.scope), []);
+    let mut topics: Vec<Topic> = (0..2 * STRETCH).map(|n| Topic::new("NSE", format!("S{n}"), Mode::Quote)).collect();
+    let reader = stage.reader();
+    stage.hub.join(stage.now, reader.client, &topics, Bytes::from_static(b"{}"));
+    topics.sort();
+    let listed: Vec<_> = topics.into_iter().map(|topic| (topic.instrument, [0, 1, 0])).collect();
+    assert_eq!(stage.hub.wanted(stage.scope), listed);
+}

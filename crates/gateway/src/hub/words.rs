@@ -71,15 +71,23 @@ impl Words {
     /// The latest tick that has so much, with its count, if it is worth telling.
     pub(super) fn latest(&self, now: Instant, level: Level) -> Option<(u64, &Bytes)> {
         let heeded = self.heeded[at(level.mode)];
-        let words = self.last[at(level.mode)..].iter().flatten();
-        let word = words.max_by_key(|word| word.count).filter(|word| heeded.keeps(now, word.heard))?;
+        let word = self.newest(level.mode).filter(|word| heeded.keeps(now, word.heard))?;
         let enough = level.mode < Mode::Depth || word.depth >= level.depth;
         enough.then_some((word.count, &word.payload))
+    }
+
+    /// The count of the latest tick that contains this mode.
+    pub(super) fn count(&self, mode: Mode) -> Option<u64> {
+        self.newest(mode).map(|word| word.count)
     }
 
     /// Whether nobody has wanted any of it for so long that it can be forgotten.
     pub(super) fn are_old(&self, now: Instant) -> bool {
         self.heeded[at(Mode::Ltp)].unheeded.is_some_and(|since| since + KEPT <= now)
+    }
+
+    fn newest(&self, mode: Mode) -> Option<&Word> {
+        self.last[at(mode)..].iter().flatten().max_by_key(|word| word.count)
     }
 }
 
