@@ -3,6 +3,7 @@
 use super::words::{KEPT, Words};
 use crate::mailbox::Kind;
 use bytes::Bytes;
+use carom_core::feed::interest::ClientId;
 use carom_core::feed::{Instrument, Level, Mode, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -40,7 +41,15 @@ struct Entry {
     /// When its price was last told.
     told: Option<Instant>,
     /// The price that is told next.
-    held: Option<Bytes>,
+    held: Option<Held>,
+}
+
+/// A price that was held back.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) text: Bytes,
+    /// Who subscribed since, and was told it, or a newer one, then.
+    pub(super) known_to: BTreeSet<ClientId>,
 }
 
 /// What is to be done with a price.
@@ -116,7 +125,7 @@ impl Known {
         let entry = &mut self.entries[number.0 as usize];
         match entry.told.map(|told| told + interval) {
             Some(next) if next > now => {
-                let replaced = entry.held.replace(text).is_some();
+                let replaced = entry.held.replace(Held { text, known_to: BTreeSet::new() }).is_some();
                 self.due.insert((next, number));
                 Price::Held { replaced }
             }
@@ -129,22 +138,29 @@ impl Known {
         }
     }
 
+    /// A client was told the latest price: if that is held back, it need not be told again.
+    pub(super) fn told(&mut self, number: Number, client: ClientId) {
+        if let Some(held) = &mut self.entry(number).held {
+            held.known_to.insert(client);
+        }
+    }
+
     /// When the next price that was held back may be told.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
     /// The prices whose time has come.
-    pub(super) fn release(&mut self, now: Instant) -> Vec<(Number, Instrument, Bytes)> {
+    pub(super) fn release(&mut self, now: Instant) -> Vec<(Number, Instrument, Held)> {
         let mut released = Vec::new();
         while let Some(&(at, number)) = self.due.first()
             && at <= now
         {
             self.due.pop_first();
             let entry = &mut self.entries[number.0 as usize];
-            if let Some(text) = entry.held.take() {
+            if let Some(held) = entry.held.take() {
                 entry.told = Some(now);
-                released.push((number, entry.instrument.clone(), text));
+                released.push((number, entry.instrument.clone(), held));
             }
         }
         released
@@ -207,6 +223,10 @@ mod tests {
         Topic::new("NSE", "SBIN", Mode::Ltp)
     }
 
+    fn held(text: &'static str) -> Held {
+        Held { text: text.into(), known_to: BTreeSet::new() }
+    }
+
     /// Somebody wants it.
     fn wanted(known: &mut Known, now: Instant, topic: &Topic) -> Number {
         known.want(now, &topic.instrument, Some(topic.level)).unwrap()
@@ -224,7 +244,7 @@ mod tests {
         assert_eq!(price(&mut known, 20, "3"), Price::Held { replaced: true });
         assert_eq!(known.next_due(), Some(start + ms(50)));
         assert_eq!(known.release(start + ms(49)), []);
-        assert_eq!(known.release(start + ms(50)), [(number, sbin().instrument, "3".into())]);
+        assert_eq!(known.release(start + ms(50)), [(number, sbin().instrument, held("3"))]);
         assert_eq!(price(&mut known, 60, "4"), Price::Held { replaced: false }, "10 ms after the last one was told");
         assert_eq!(price(&mut known, 100, "5"), Price::Tell("5".into()), "its time has come, and it is newer");
         assert_eq!(known.release(start + ms(100)), [], "the one that was held is not told after it");

@@ -76,6 +76,9 @@ impl State {
         for Told { latest, mode, text } in told {
             if scope.known.is_latest(&latest, mode) {
                 wakers.extend(mailbox.tick(now, latest.number.kind(mode), text));
+                if mode == Mode::Ltp {
+                    scope.known.told(latest.number, client);
+                }
             }
         }
     }

@@ -213,7 +213,10 @@ impl Hub {
                 None => self.lock().figures.malformed += 1,
             }
         }
-        if let Some(found) = self.lock().scopes.get_mut(&scope) {
+        let mut state = self.lock();
+        // Whoever carries all the time never comes to wait until a price is due.
+        state.release(now, scope, &mut carried.wakers);
+        if let Some(found) = state.scopes.get_mut(&scope) {
             found.known.sweep(now);
         }
         carried
@@ -226,18 +229,8 @@ impl Hub {
 
     /// Tells the prices of this scope whose time has come. Who is to be woken.
     pub(crate) fn release(&self, now: Instant, scope: ScopeId) -> Vec<Waker> {
-        let mut state = self.lock();
-        let State { interest, scopes, seats, .. } = &mut *state;
         let mut wakers = Vec::new();
-        for (number, instrument, text) in
-            scopes.get_mut(&scope).map(|found| found.known.release(now)).unwrap_or_default()
-        {
-            for (client, _) in interest.recipients(scope, &instrument, Mode::Ltp) {
-                if let Some(Some(mailbox)) = seats.get(client.index()) {
-                    wakers.extend(mailbox.tick(now, number.kind(Mode::Ltp), text.clone()));
-                }
-            }
-        }
+        self.lock().release(now, scope, &mut wakers);
         wakers
     }
 

@@ -1,6 +1,6 @@
 //! What the hub's lock protects, and the way of a tick through it.
 
-use super::known::{Known, Price};
+use super::known::{Held, Known, Price};
 use crate::frame;
 use crate::mailbox::Mailbox;
 use crate::protocol::market::Market;
@@ -89,6 +89,20 @@ impl State {
                 && let Some(Some(mailbox)) = seats.get(client.index())
             {
                 wakers.extend(mailbox.tick(now, number.kind(mode), text.clone()));
+            }
+        }
+    }
+
+    /// Tells the prices of a scope whose time has come, but not to those who know them.
+    pub(super) fn release(&mut self, now: Instant, id: ScopeId, wakers: &mut Vec<Waker>) {
+        let State { interest, scopes, seats, .. } = self;
+        let Some(scope) = scopes.get_mut(&id) else { return };
+        for (number, instrument, Held { text, known_to }) in scope.known.release(now) {
+            let recipients = interest.recipients(id, &instrument, Mode::Ltp).map(|(client, _)| client);
+            for client in recipients.filter(|client| !known_to.contains(client)) {
+                if let Some(Some(mailbox)) = seats.get(client.index()) {
+                    wakers.extend(mailbox.tick(now, number.kind(Mode::Ltp), text.clone()));
+                }
             }
         }
     }

@@ -163,3 +163,52 @@ fn all_that_is_wanted_is_listed_in_order() {
     let listed: Vec<_> = topics.into_iter().map(|topic| (topic.instrument, [0, 1, 0])).collect();
     assert_eq!(stage.hub.wanted(stage.scope), listed);
 }
+
+#[test]
+fn a_price_that_is_held_back_is_told_in_time_however_much_else_is_said() {
+    let mut stage = Stage::new(Some(SECOND));
+    let reader = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.tick("SBIN", Mode::Ltp, 2);
+    assert_eq!(stage.read(&reader), [(1, 1, false)]);
+    stage.tick("INFY", Mode::Ltp, 3);
+    assert_eq!(stage.read(&reader), []);
+    stage.now += SECOND;
+    stage.tick("INFY", Mode::Ltp, 4);
+    assert_eq!(stage.read(&reader), [(1, 2, false)]);
+    assert_eq!(stage.hub.next_due(stage.scope), None);
+}
+
+#[test]
+fn whoever_subscribes_is_not_told_the_price_that_is_held_back_twice() {
+    let mut stage = Stage::new(Some(SECOND));
+    let first = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.tick("SBIN", Mode::Ltp, 2);
+    let second = stage.reader_of(&sbin(Mode::Ltp));
+    assert_eq!((stage.read(&first), stage.read(&second)), (vec![(1, 1, false)], vec![(1, 2, true)]));
+    stage.now += SECOND;
+    stage.hub.release(stage.now, stage.scope);
+    assert_eq!((stage.read(&first), stage.read(&second)), (vec![(1, 2, false)], vec![]));
+
+    stage.tick("SBIN", Mode::Ltp, 3);
+    let third = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Ltp, 4);
+    stage.now += SECOND;
+    stage.hub.release(stage.now, stage.scope);
+    assert_eq!(stage.read(&third), [(1, 4, false)], "what it was told is not the latest any more");
+}
+
+#[test]
+fn a_price_that_is_held_back_is_no_ones_when_nobody_wants_it_any_more() {
+    let mut stage = Stage::new(Some(SECOND));
+    let reader = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.tick("SBIN", Mode::Ltp, 2);
+    assert_eq!(stage.read(&reader), [(1, 1, false)]);
+    stage.hub.leave_all(stage.now, reader.client);
+    stage.join(&reader, &sbin(Mode::Quote));
+    stage.now += SECOND;
+    stage.hub.release(stage.now, stage.scope);
+    assert_eq!(stage.read(&reader), []);
+}
