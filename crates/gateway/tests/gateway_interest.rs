@@ -4,6 +4,7 @@ mod gateway_stage;
 
 use carom::feed::Standing;
 use carom_core::random::Random;
+use carom_gateway::Limits;
 use gateway_stage::{Client, Stage, instrument};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,5 +116,22 @@ async fn counts_agree_at_rest_after_any_order_of_subscribe_unsubscribe_and_disco
     for seed in seeds {
         println!("seed {seed}");
         run(seed).await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_gives_up_all_it_may_have_may_have_as_much_again() {
+    let mut limits = Limits::default();
+    limits.topics_per_client = 10;
+    let stage = Stage::with(|gateway| gateway.limits(limits)).await;
+    let mut client = stage.client().await;
+    let symbols = |count: usize| entries(&(0..count).map(|n| format!("S{n}")).collect::<Vec<_>>());
+    for _ in 0..3 {
+        let full = client.ask(json!({"action": "subscribe", "symbols": symbols(10), "mode": 1})).await;
+        assert_eq!(full["status"], "success", "{full}");
+        let one_more = client.ask(json!({"action": "subscribe", "symbols": symbols(1), "mode": 2})).await;
+        assert_eq!(one_more["code"], "TOO_MANY_TOPICS");
+        client.ask(json!({"action": "unsubscribe_all"})).await;
+        stage.until(|snapshot| snapshot.subscriptions == 0).await;
     }
 }

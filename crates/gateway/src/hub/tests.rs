@@ -212,3 +212,26 @@ fn a_price_that_is_held_back_is_no_ones_when_nobody_wants_it_any_more() {
     stage.hub.release(stage.now, stage.scope);
     assert_eq!(stage.read(&reader), []);
 }
+
+#[test]
+fn nothing_of_what_was_given_up_stays_in_the_mailbox() {
+    let stage = Stage::new(None);
+    let topics: Vec<Topic> = Mode::ALL.into_iter().map(sbin).chain([Topic::new("NSE", "INFY", Mode::Ltp)]).collect();
+    let reader = stage.reader();
+    stage.hub.join(stage.now, reader.client, &topics, Bytes::from_static(b"{}"));
+    let say = |price| ["SBIN", "INFY"].map(|symbol| stage.tick(symbol, Mode::Depth, price));
+    say(1);
+    stage.hub.leave(stage.now, reader.client, &sbin(Mode::Ltp).instrument, Some(Mode::Quote));
+    assert_eq!(stage.read(&reader), [(1, 1, false), (3, 1, false), (1, 1, false)]);
+    say(2);
+    stage.hub.leave(stage.now, reader.client, &sbin(Mode::Ltp).instrument, None);
+    assert_eq!(stage.read(&reader), [(1, 2, false)], "of the other one");
+    say(3);
+    stage.hub.leave_all(stage.now, reader.client);
+    say(4);
+    assert_eq!(stage.read(&reader), []);
+    let other = stage.reader_of(&sbin(Mode::Ltp));
+    say(5);
+    stage.hub.disconnect(stage.now, other.client);
+    assert_eq!(stage.read(&other), [], "it may be somebody else by now");
+}
