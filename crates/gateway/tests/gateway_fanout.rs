@@ -135,7 +135,8 @@ async fn what_others_publish_is_carried_when_the_feed_has_ended() {
     for order in 1..=3 {
         let bus = stage.gateway.bus("scripted", "asha").unwrap();
         bus.publish("scripted_asha_orders", json!({"type": "order_update", "orderid": order}).to_string());
-        assert_eq!(client.next().await["orderid"], order);
+        let update = tokio::time::timeout(LONG, client.next()).await.expect("it is carried");
+        assert_eq!(update["orderid"], order);
     }
     let stopped = tokio::time::timeout(LONG, stage.gateway.stop(Instant::now() + NEVER)).await;
     assert_eq!(stopped.expect("nothing is waited for"), 0);

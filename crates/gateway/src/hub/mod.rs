@@ -102,9 +102,14 @@ impl Hub {
 
     /// How many subscriptions a client would have with these, which are not too many.
     pub(crate) fn count_with(&self, client: ClientId, topics: &BTreeSet<Topic>) -> usize {
-        let state = self.lock();
-        let has = |topic: &&Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
-        state.interest.count_of(client) + topics.iter().filter(|topic| !has(topic)).count()
+        let mut count = self.lock().interest.count_of(client);
+        let topics: Vec<&Topic> = topics.iter().collect();
+        for stretch in topics.chunks(STRETCH) {
+            let state = self.lock();
+            let has = |topic: &Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
+            count += stretch.iter().filter(|topic| !has(topic)).count();
+        }
+        count
     }
 
     /// A client gets these from now on, after `reply`; then the last known tick of each that is new to it. What the feed is to
