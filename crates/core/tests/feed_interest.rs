@@ -1,7 +1,7 @@
 //! Interest: whatever clients do, and in whatever order, counts are exact and each gets its ticks.
 
 use carom_core::feed::interest::{ClientId, Interest, Joined, ScopeId};
-use carom_core::feed::{Instrument, Mode, Topic};
+use carom_core::feed::{Instrument, Level, Mode, Topic};
 use carom_core::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,9 +42,18 @@ fn agree(interest: &Interest, plain: &Plain, scopes: &[ScopeId], instruments: us
                 assert_eq!(given.len(), expected.len(), "each once");
                 assert_eq!(given.into_iter().collect::<BTreeSet<_>>(), expected);
             }
+            let wishes = || {
+                let wants = plain.values().filter(|(at, _)| at == scope).flat_map(|(_, wants)| wants);
+                wants.filter(|((wanted, _), _)| *wanted == instrument).map(|((_, mode), depth)| (*mode, *depth))
+            };
             let counts = interest.counts(*scope, &instrument);
+            assert_eq!(counts, Mode::ALL.map(|mode| wishes().filter(|(wanted, _)| *wanted == mode).count()));
+            let greatest = wishes().map(|(mode, depth)| Level { mode, depth }.plain()).max();
+            assert_eq!(interest.greatest(*scope, &instrument), greatest);
             let listed = interest.topics(*scope).find(|(found, _)| **found == instrument).map(|(_, counts)| counts);
             assert_eq!(listed.unwrap_or_default(), counts);
+            let after = interest.topics(*scope).filter(|(found, _)| **found > instrument);
+            assert!(interest.topics_after(*scope, &instrument).eq(after));
         }
     }
 }
@@ -83,7 +92,7 @@ fn counts_are_exact_after_any_order_of_subscribe_unsubscribe_and_disconnect() {
                 (7, Some(_)) => {
                     // Whoever is gone wants nothing, though another may have its place.
                     let Some(client) = gone.get(random.below(gone.len())) else { continue };
-                    let topic = Topic { instrument: at.clone(), level: carom_core::feed::Level { mode, depth: 5 } };
+                    let topic = Topic { instrument: at.clone(), level: Level { mode, depth: 5 } };
                     assert_eq!(interest.subscribe(*client, &topic), Joined::Unknown);
                     assert_eq!(interest.unsubscribe(*client, &at, mode), None);
                     assert!(interest.disconnect(*client).is_empty());

@@ -202,8 +202,8 @@ impl Builder {
             counters: Default::default(),
         });
         let mut carriers = JoinSet::new();
-        shared.scopes.values().for_each(|scope| carrier::start(&mut carriers, &shared, scope));
         let (stop, stopped) = watch::channel(None);
+        shared.scopes.values().for_each(|scope| carrier::start(&mut carriers, &shared, scope, &stopped));
         let server = tokio::spawn(Server { shared: Arc::clone(&shared), listener, tls, stop: stopped }.run());
         Ok(Gateway::new(address, shared, stop, server, carriers))
     }

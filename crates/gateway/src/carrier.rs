@@ -6,6 +6,7 @@ use crate::shared::{Scope, Shared};
 use carom::feed::bus::{Bus, Message, Subscription};
 use carom::feed::{Tick, Ticks};
 use futures_util::FutureExt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -20,13 +21,17 @@ const BACKLOG: usize = 32_768;
 /// After so many messages clients have their turn.
 const STRETCH: usize = 64;
 
-/// Starts both tasks of a scope that has a feed. They end when the feed has stopped, and all it said was carried.
-pub(crate) fn start(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, scope: &Arc<Scope>) {
+/// Whether the gateway stops, and until when.
+type Stop = watch::Receiver<Option<Instant>>;
+
+/// Starts both tasks of a scope that has a feed. They end when the gateway stops, the feed has stopped, and all that was said on
+/// the bus until then was carried.
+pub(crate) fn start(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, scope: &Arc<Scope>, stop: &Stop) {
     let Some(supply) = &scope.supply else { return };
     let messages = supply.bus.subscribe_with_backlog("", BACKLOG);
     let (published, all_published) = watch::channel(());
     tasks.spawn(publish(Arc::clone(shared), supply.source.ticks(), supply.bus.clone(), published));
-    tasks.spawn(carry(Arc::clone(shared), Arc::clone(scope), messages, all_published));
+    tasks.spawn(carry(Arc::clone(shared), Arc::clone(scope), messages, all_published, stop.clone()));
 }
 
 /// From a feed to its bus; `_published` is dropped when that is done.
@@ -45,15 +50,21 @@ async fn publish(shared: Arc<Shared>, mut ticks: Ticks, bus: Bus, _published: wa
     }
 }
 
-/// From a bus to the hub. It ends when the last word of the feed was carried.
+/// From a bus to the hub. A feed that has stopped is no reason to end: others may publish on its bus as well.
 async fn carry(
     shared: Arc<Shared>,
     scope: Arc<Scope>,
     mut messages: Subscription,
     mut all_published: watch::Receiver<()>,
+    mut stop: Stop,
 ) {
-    let (mut batch, mut missed) = (Vec::new(), 0);
-    loop {
+    // Errors are ends too: whoever would have said so is gone.
+    let mut over = pin!(async {
+        let _ = all_published.changed().await;
+        let _ = stop.wait_for(Option::is_some).await;
+    });
+    let (mut batch, mut missed, mut last) = (Vec::new(), 0, false);
+    while !last {
         let due = shared.hub.next_due(scope.id);
         let held_back = async {
             match due {
@@ -63,17 +74,15 @@ async fn carry(
         };
         tokio::select! {
             biased;
-            more = messages.next_many(&mut batch) => if !more { return },
+            more = messages.next_many(&mut batch) => last = !more,
             () = held_back => {
                 let wakers = shared.hub.release(Instant::now(), scope.id);
                 wakers.into_iter().for_each(Waker::wake);
                 continue;
             }
-            // Only ever an error: the sender is gone.
-            _ = all_published.changed() => {
+            () = &mut over => {
                 messages.next_many(&mut batch).now_or_never();
-                deliver(&shared, &scope, &mut batch).await;
-                return;
+                last = true;
             }
         }
         let before = std::mem::replace(&mut missed, messages.missed());

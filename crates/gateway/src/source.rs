@@ -1,6 +1,8 @@
 //! Where a user's ticks come from: a feed, whatever its adapter.
 
-use carom::feed::{Adapter, ConnectionState, Feed, Placement, Snapshot, State, SubscribeError, Ticks, Topic};
+use carom::feed::{
+    Adapter, ConnectionSnapshot, ConnectionState, Feed, Placement, Snapshot, State, SubscribeError, Ticks, Topic,
+};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -44,13 +46,13 @@ impl<A: Adapter> Source for Feed<A> {
     }
 }
 
-/// Whether clients are to be told that the upstream is connected: a connection is up, or none is needed and nothing says that it
-/// could not be had.
+/// Whether clients are to be told that the upstream is connected: a connection is up. A feed that nobody wants anything of has
+/// none, and opens the first when somebody does.
 pub(crate) fn is_connected(snapshot: &Snapshot) -> bool {
-    let up = |connection: &carom::feed::ConnectionSnapshot| connection.state == ConnectionState::Up;
+    let up = |connection: &ConnectionSnapshot| connection.state == ConnectionState::Up;
     match snapshot.state {
         State::Refused | State::Stopping | State::Stopped => false,
-        _ => snapshot.connections.is_empty() || snapshot.connections.iter().any(up),
+        _ => snapshot.connections.iter().any(up),
     }
 }
 

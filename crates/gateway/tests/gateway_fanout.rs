@@ -2,10 +2,12 @@
 
 mod gateway_stage;
 
-use carom_core::feed::Mode;
-use gateway_stage::{NEVER, Stage, instrument};
+use carom::feed::State;
+use carom_core::feed::{Mode, Topic};
+use gateway_stage::{LONG, NEVER, Stage, instrument};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use testkit::feed::OnWrite;
 
 fn mode_and_price(message: &Value) -> (u64, u64) {
     (message["mode"].as_u64().unwrap(), message["data"]["ltp"].as_u64().unwrap())
@@ -64,6 +66,27 @@ async fn whoever_subscribes_gets_the_last_known_tick_after_the_reply() {
 }
 
 #[tokio::test]
+async fn ticks_that_come_before_the_whole_request_is_answered_are_not_lost() {
+    let stage = Stage::new().await;
+    stage.feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap();
+    stage.upstream.on_write(OnWrite::Never);
+    let mut client = stage.client().await;
+    let symbols = ["SBIN", "INFY"].map(|symbol| json!({"symbol": symbol, "exchange": "NSE"}));
+    client.send(json!({"action": "subscribe", "symbols": symbols, "mode": 1})).await;
+    stage.until(|_| stage.feed.topics().len() == 2).await;
+    stage.tick("SBIN", Mode::Ltp, 1);
+    stage.until(|snapshot| snapshot.ticks == 1).await;
+
+    stage.upstream.on_write(OnWrite::Accept);
+    stage.upstream.kill(1);
+    assert_eq!(client.next().await["status"], "success");
+    client.send(json!({"action": "ping"})).await;
+    let known = client.next().await;
+    assert_eq!(known["type"], "market_data", "{known}");
+    assert_eq!((mode_and_price(&known), &known["snapshot"]), ((1, 1), &json!(true)));
+}
+
+#[tokio::test]
 async fn the_last_known_tick_can_be_left_out() {
     let stage = Stage::with(|gateway| gateway.snapshot_on_subscribe(false)).await;
     let mut first = stage.client().await;
@@ -77,36 +100,46 @@ async fn the_last_known_tick_can_be_left_out() {
 
 #[tokio::test]
 async fn prices_are_held_back_and_the_last_one_is_told() {
-    let stage = Stage::with(|gateway| gateway.ltp_throttle(Duration::from_secs(2))).await;
+    const LAST: u32 = 200;
+    let stage = Stage::with(|gateway| gateway.ltp_throttle(Duration::from_millis(200))).await;
     let mut client = stage.client().await;
     client.subscribe("SBIN", "LTP").await;
     client.subscribe("SBIN", "Quote").await;
-    let carried = |count| move |snapshot: &carom_gateway::Snapshot| snapshot.ticks == count;
-    stage.tick("SBIN", Mode::Ltp, 1);
-    assert_eq!(mode_and_price(&client.next().await), (1, 1), "the first is told at once");
-    for price in 2..=4 {
+    for price in 1..LAST {
         stage.tick("SBIN", Mode::Ltp, price);
-        stage.until(carried(u64::from(price))).await;
     }
-    stage.tick("SBIN", Mode::Quote, 5);
-    assert_eq!(mode_and_price(&client.next().await), (2, 5), "quotes are not held back");
-    assert_eq!(mode_and_price(&client.next().await), (1, 5), "and of the prices the last one is told");
-    assert_eq!(stage.gateway.snapshot().conflated, 3);
+    stage.tick("SBIN", Mode::Quote, LAST);
+    let (mut prices, mut quotes) = (Vec::new(), Vec::new());
+    while prices.last() != Some(&u64::from(LAST)) {
+        match mode_and_price(&client.next().await) {
+            (1, price) => prices.push(price),
+            (_, quote) => quotes.push(quote),
+        }
+    }
+    assert!(prices.is_sorted(), "{prices:?}");
+    assert_eq!(quotes, [u64::from(LAST)], "it was not held back, or it would have come after the price");
+    assert_eq!(stage.gateway.snapshot().conflated, u64::from(LAST) - prices.len() as u64);
     client.expect_silence().await;
 }
 
 #[tokio::test]
-async fn a_price_that_is_held_back_is_no_ones_when_nobody_wants_it_any_more() {
-    let stage = Stage::with(|gateway| gateway.ltp_throttle(NEVER)).await;
+async fn what_others_publish_is_carried_when_the_feed_has_ended() {
+    let stage = Stage::new().await;
     let mut client = stage.client().await;
     client.subscribe("SBIN", "LTP").await;
-    stage.tick("SBIN", Mode::Ltp, 1);
-    client.next().await;
-    stage.tick("SBIN", Mode::Ltp, 2);
-    stage.until(|snapshot| snapshot.ticks == 2).await;
-    client.expect_silence().await;
-    client.ask(json!({"action": "unsubscribe_all"})).await;
-    client.expect_silence().await;
+    client.ask(json!({"action": "subscribe_orders"})).await;
+    stage.feed.close(Instant::now() + LONG).await;
+    let mut ticks = stage.feed.ticks();
+    assert!(!ticks.next_many(&mut Vec::new()).await, "it has ended");
+    stage.until(|snapshot| snapshot.feeds[0].feed.state == State::Stopped).await;
+    for order in 1..=3 {
+        let bus = stage.gateway.bus("scripted", "asha").unwrap();
+        bus.publish("scripted_asha_orders", json!({"type": "order_update", "orderid": order}).to_string());
+        let update = tokio::time::timeout(LONG, client.next()).await.expect("it is carried");
+        assert_eq!(update["orderid"], order);
+    }
+    let stopped = tokio::time::timeout(LONG, stage.gateway.stop(Instant::now() + NEVER)).await;
+    assert_eq!(stopped.expect("nothing is waited for"), 0);
 }
 
 #[tokio::test]
@@ -128,17 +161,4 @@ async fn ticks_that_make_no_sense_are_counted_and_delay_nobody() {
     }
     assert_eq!(mode_and_price(&client.next().await), (1, 7));
     assert_eq!(stage.gateway.snapshot().malformed, 5);
-}
-
-#[tokio::test]
-async fn nothing_of_what_was_given_up_comes_after_the_reply() {
-    let stage = Stage::new().await;
-    let mut client = stage.client().await;
-    let symbols: Vec<Value> = (0..200).map(|n| json!({"symbol": format!("S{n}"), "exchange": "NSE"})).collect();
-    client.ask(json!({"action": "subscribe", "symbols": symbols, "mode": 1})).await;
-    for n in 0..200 {
-        stage.tick(&format!("S{n}"), Mode::Ltp, n);
-    }
-    client.ask(json!({"action": "unsubscribe_all"})).await;
-    client.expect_silence().await;
 }

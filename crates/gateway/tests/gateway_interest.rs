@@ -2,13 +2,14 @@
 
 mod gateway_stage;
 
-use carom::feed::Standing;
+use carom::feed::{ConnectionState, Standing};
 use carom_core::random::Random;
+use carom_gateway::{Limits, Snapshot};
 use gateway_stage::{Client, Stage, instrument};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use testkit::feed::OnWrite;
+use testkit::feed::{OnOpen, OnWrite};
 
 const MODES: [&str; 3] = ["LTP", "Quote", "Depth"];
 
@@ -116,4 +117,39 @@ async fn counts_agree_at_rest_after_any_order_of_subscribe_unsubscribe_and_disco
         println!("seed {seed}");
         run(seed).await;
     }
+}
+
+#[tokio::test]
+async fn whoever_gives_up_all_it_may_have_may_have_as_much_again() {
+    let mut limits = Limits::default();
+    limits.topics_per_client = 10;
+    let stage = Stage::with(|gateway| gateway.limits(limits)).await;
+    let mut client = stage.client().await;
+    let symbols = |count: usize| entries(&(0..count).map(|n| format!("S{n}")).collect::<Vec<_>>());
+    for _ in 0..3 {
+        let full = client.ask(json!({"action": "subscribe", "symbols": symbols(10), "mode": 1})).await;
+        assert_eq!(full["status"], "success", "{full}");
+        let one_more = client.ask(json!({"action": "subscribe", "symbols": symbols(1), "mode": 2})).await;
+        assert_eq!(one_more["code"], "TOO_MANY_TOPICS");
+        client.ask(json!({"action": "unsubscribe_all"})).await;
+        stage.until(|snapshot| snapshot.subscriptions == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn the_broker_is_connected_while_a_connection_is_up() {
+    let stage = Stage::new().await;
+    let mut client = stage.client().await;
+    let info = json!({"action": "get_broker_info"});
+    assert_eq!(client.ask(info.clone()).await["adapter_status"], "disconnected", "nothing was asked of it");
+    client.subscribe("SBIN", "LTP").await;
+    assert_eq!(client.ask(info.clone()).await["adapter_status"], "connected");
+    stage.upstream.on_open(OnOpen::Never);
+    stage.upstream.kill(1);
+    let up = |snapshot: &Snapshot| {
+        let mut connections = snapshot.feeds.iter().flat_map(|feed| &feed.feed.connections);
+        connections.any(|connection| connection.state == ConnectionState::Up)
+    };
+    stage.until(|snapshot| !up(snapshot)).await;
+    assert_eq!(client.ask(info).await["adapter_status"], "disconnected");
 }

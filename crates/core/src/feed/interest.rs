@@ -21,8 +21,9 @@
 //! assert_eq!(of_the_book, [(client, Mode::Ltp), (client, Mode::Depth)]);
 //! ```
 
-use super::topic::{Instrument, Level, Mode, Topic};
+use super::topic::{DEFAULT_DEPTH, Instrument, Level, Mode, Topic};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Names a user at a broker.
@@ -81,6 +82,8 @@ struct Wanted {
     instrument: Instrument,
     /// In the order of clients.
     wishes: Vec<Wish>,
+    /// How many of these are for each mode.
+    counts: [u32; 3],
 }
 
 /// What one client wants of one instrument: the depth of each mode, 0 where it does not want the mode.
@@ -153,7 +156,7 @@ impl Interest {
     pub fn subscribe(&mut self, client: ClientId, topic: &Topic) -> Joined {
         let Some(scope) = self.scope_of(client) else { return Joined::Unknown };
         let topic_at = self.wanted_at(scope, &topic.instrument);
-        let wishes = &mut self.topics[topic_at as usize].wishes;
+        let Wanted { wishes, counts, .. } = &mut self.topics[topic_at as usize];
         let at = match wishes.binary_search_by_key(&client, |wish| wish.client) {
             Ok(at) => at,
             Err(at) => {
@@ -170,6 +173,7 @@ impl Interest {
         let before = std::mem::replace(depth, topic.level.depth.max(1));
         match before {
             0 => {
+                counts[topic.mode().index()] += 1;
                 self.subscriptions += 1;
                 if let Some(connected) = self.connected_mut(client) {
                     connected.subscriptions += 1;
@@ -186,12 +190,13 @@ impl Interest {
         let scope = self.scope_of(client)?;
         let topics = &mut self.scopes[scope.0 as usize].topics;
         let topic_at = *topics.get(instrument)?;
-        let wishes = &mut self.topics[topic_at as usize].wishes;
+        let Wanted { wishes, counts, .. } = &mut self.topics[topic_at as usize];
         let at = wishes.binary_search_by_key(&client, |wish| wish.client).ok()?;
         let depth = std::mem::take(&mut wishes[at].depths[mode.index()]);
         if depth == 0 {
             return None;
         }
+        counts[mode.index()] -= 1;
         self.subscriptions -= 1;
         let gone = wishes[at].depths == [0; 3];
         if gone {
@@ -219,9 +224,10 @@ impl Interest {
         let nothing = Connected { scope: connected.scope, wants: Vec::new(), subscriptions: 0 };
         let Connected { scope, wants, .. } = std::mem::replace(connected, nothing);
         for topic_at in wants {
-            let Wanted { instrument, wishes } = &mut self.topics[topic_at as usize];
+            let Wanted { instrument, wishes, counts } = &mut self.topics[topic_at as usize];
             if let Ok(at) = wishes.binary_search_by_key(&client, |wish| wish.client) {
-                wishes.remove(at);
+                let gone = wishes.remove(at);
+                counts.iter_mut().zip(gone.depths).for_each(|(count, depth)| *count -= u32::from(depth != 0));
             }
             if wishes.is_empty() {
                 wishes.shrink_to_fit();
@@ -248,7 +254,7 @@ impl Interest {
     pub fn subscriptions_of(&self, client: ClientId) -> Vec<Topic> {
         let Some(connected) = self.connected(client) else { return Vec::new() };
         let wishes = connected.wants.iter().filter_map(|at| {
-            let Wanted { instrument, wishes } = &self.topics[*at as usize];
+            let Wanted { instrument, wishes, .. } = &self.topics[*at as usize];
             let at = wishes.binary_search_by_key(&client, |wish| wish.client).ok()?;
             Some((instrument, wishes[at]))
         });
@@ -275,15 +281,39 @@ impl Interest {
 
     /// How many clients want each mode of an instrument.
     pub fn counts(&self, scope: ScopeId, instrument: &Instrument) -> [usize; 3] {
-        let wishes = self.wishes(scope, instrument);
-        let count = |mode: Mode| wishes.iter().filter(|wish| wish.depths[mode.index()] != 0).count();
-        Mode::ALL.map(count)
+        self.wanted(scope, instrument).map_or([0; 3], Wanted::counts)
+    }
+
+    /// How much of an instrument must be streamed for all in a scope to have what they want; `None` if nobody wants it.
+    pub fn greatest(&self, scope: ScopeId, instrument: &Instrument) -> Option<Level> {
+        let Wanted { wishes, counts, .. } = self.wanted(scope, instrument)?;
+        let mode = Mode::ALL.into_iter().rfind(|mode| counts[mode.index()] != 0)?;
+        let depth = match mode {
+            Mode::Ltp | Mode::Quote => DEFAULT_DEPTH,
+            Mode::Depth => wishes.iter().map(|wish| wish.depths[mode.index()]).max()?,
+        };
+        Some(Level { mode, depth })
     }
 
     /// What is wanted in a scope, and by how many clients in each mode; in the order of symbols.
     pub fn topics(&self, scope: ScopeId) -> impl Iterator<Item = (&Instrument, [usize; 3])> {
-        let topics = self.scopes.get(scope.0 as usize).into_iter().flat_map(|scope| scope.topics.keys());
-        topics.map(move |instrument| (instrument, self.counts(scope, instrument)))
+        let topics = self.scopes.get(scope.0 as usize).into_iter().flat_map(|scope| &scope.topics);
+        topics.map(|(instrument, at)| (instrument, self.topics[*at as usize].counts()))
+    }
+
+    /// As [`topics`](Interest::topics), those that come after this one.
+    pub fn topics_after(
+        &self,
+        scope: ScopeId,
+        instrument: &Instrument,
+    ) -> impl Iterator<Item = (&Instrument, [usize; 3])> {
+        let after = (Bound::Excluded(instrument), Bound::Unbounded);
+        let topics = self
+            .scopes
+            .get(scope.0 as usize)
+            .into_iter()
+            .flat_map(move |scope| scope.topics.range::<Instrument, _>(after));
+        topics.map(|(instrument, at)| (instrument, self.topics[*at as usize].counts()))
     }
 
     /// How many clients are connected.
@@ -302,8 +332,12 @@ impl Interest {
     }
 
     fn wishes(&self, scope: ScopeId, instrument: &Instrument) -> &[Wish] {
-        let at = self.scopes.get(scope.0 as usize).and_then(|scope| scope.topics.get(instrument));
-        at.map_or(&[], |at| self.topics[*at as usize].wishes.as_slice())
+        self.wanted(scope, instrument).map_or(&[], |wanted| wanted.wishes.as_slice())
+    }
+
+    fn wanted(&self, scope: ScopeId, instrument: &Instrument) -> Option<&Wanted> {
+        let at = self.scopes.get(scope.0 as usize)?.topics.get(instrument)?;
+        self.topics.get(*at as usize)
     }
 
     /// Where the wishes for an instrument are; there may be none yet.
@@ -313,7 +347,7 @@ impl Interest {
         if let Some(at) = known.get(instrument) {
             return *at;
         }
-        let wanted = Wanted { instrument: instrument.clone(), wishes: Vec::new() };
+        let wanted = Wanted { instrument: instrument.clone(), wishes: Vec::new(), counts: [0; 3] };
         let at = match free_topics.pop() {
             Some(at) => {
                 topics[at as usize] = wanted;
@@ -334,6 +368,12 @@ impl Interest {
 
     fn connected(&self, client: ClientId) -> Option<&Connected> {
         self.clients.get(client.index()).filter(|found| found.epoch == client.epoch)?.connected.as_ref()
+    }
+}
+
+impl Wanted {
+    fn counts(&self) -> [usize; 3] {
+        self.counts.map(|count| count as usize)
     }
 }
 

@@ -101,6 +101,8 @@ impl Member {
         let Some(supply) = &self.scope.supply else { return };
         let hub = &self.shared.hub;
         let new: Vec<Topic> = topics.into_iter().filter(|topic| !hub.has(self.client, topic)).collect();
+        // First ticks may come before the last answer.
+        let expected = hub.expect(Instant::now(), self.scope.id, &new);
         let under_way = new.into_iter().map(async |topic| {
             let told = match has_a_name(&topic) {
                 true => Held::subscribe(Arc::clone(&supply.source), topic.clone()).await.map_err(|error| why(&error)),
@@ -124,6 +126,7 @@ impl Member {
         let (topics, held): (Vec<Topic>, Vec<Held>) =
             asked.into_iter().filter_map(|(topic, told)| Some((topic, told.ok()?))).unzip();
         let (back, wakers) = hub.join(Instant::now(), self.client, &topics, frame::text(&text));
+        drop(expected);
         held.into_iter().for_each(Held::hand_over);
         self.give_back(&back);
         wakers.into_iter().for_each(Waker::wake);
@@ -131,12 +134,12 @@ impl Member {
 
     /// It does not want this any more, in this mode or in any.
     pub(super) fn leave(&self, instrument: &Instrument, mode: Option<Mode>) {
-        self.give_back(&self.shared.hub.leave(self.client, instrument, mode));
+        self.give_back(&self.shared.hub.leave(Instant::now(), self.client, instrument, mode));
     }
 
     /// It wants nothing any more. What it had.
     pub(super) fn leave_all(&self) -> Vec<Topic> {
-        let left = self.shared.hub.leave_all(self.client);
+        let left = self.shared.hub.leave_all(Instant::now(), self.client);
         self.give_back(&left);
         left
     }
@@ -150,7 +153,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.give_back(&self.shared.hub.disconnect(self.client));
+        self.give_back(&self.shared.hub.disconnect(Instant::now(), self.client));
     }
 }
 

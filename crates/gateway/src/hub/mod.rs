@@ -1,11 +1,14 @@
 //! The hub: who wants what, what was said last, and into whose mailbox a tick goes.
 //!
-//! One lock around all of it, held for one tick or one request at a time; nobody is woken and nothing is awaited under it. A
-//! tick becomes text once for each mode that somebody wants, and all mailboxes share that text.
+//! One lock around all of it, held for one tick or a few topics of a request at a time; nobody is woken and nothing is awaited
+//! under it. A tick becomes text once for each mode that somebody wants, and all mailboxes share that text.
 
+mod expected;
 mod known;
+mod last_word;
 mod state;
 mod superseded;
+mod words;
 
 pub(crate) use state::Figures;
 pub(crate) use superseded::drop_superseded;
@@ -14,14 +17,18 @@ use crate::mailbox::Mailbox;
 use crate::protocol::topic::{self, BusTopic};
 use bytes::Bytes;
 use carom::feed::bus::Message;
-use carom_core::feed::interest::{ClientId, Joined, ScopeId};
+use carom_core::feed::interest::{ClientId, ScopeId};
 use carom_core::feed::{Instrument, Mode, Topic};
 use known::Known;
+use last_word::{LastWord, Told};
 use state::{Scope, State};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+
+/// A request's topics are seen to so many at a time, and ticks have their turn in between.
+const STRETCH: usize = 64;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -72,14 +79,16 @@ impl Hub {
     }
 
     /// A client is gone, or is somebody else from now on. What it wanted until now, to be given back to the feed.
-    pub(crate) fn disconnect(&self, client: ClientId) -> Vec<Topic> {
+    pub(crate) fn disconnect(&self, now: Instant, client: ClientId) -> Vec<Topic> {
         let mut state = self.lock();
-        let scope = state.interest.scope_of(client);
+        let Some(id) = state.interest.scope_of(client) else { return Vec::new() };
         let left = state.interest.disconnect(client);
         let mailbox = state.seats.get_mut(client.index()).and_then(Option::take);
-        let Some((scope, mailbox)) = scope.and_then(|id| state.scopes.get_mut(&id)).zip(mailbox) else { return left };
-        scope.orders.remove(&client);
-        mailbox.forget(scope.kinds(&left));
+        state.left(now, id, mailbox.as_deref(), &left);
+        if let Some(scope) = state.scopes.get_mut(&id) {
+            scope.orders.remove(&client);
+        }
+        let Some(mailbox) = mailbox else { return left };
         let (conflated, lost) = mailbox.take_figures();
         state.figures.conflated += conflated;
         state.figures.lost += lost;
@@ -93,9 +102,14 @@ impl Hub {
 
     /// How many subscriptions a client would have with these, which are not too many.
     pub(crate) fn count_with(&self, client: ClientId, topics: &BTreeSet<Topic>) -> usize {
-        let state = self.lock();
-        let has = |topic: &&Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
-        state.interest.count_of(client) + topics.iter().filter(|topic| !has(topic)).count()
+        let mut count = self.lock().interest.count_of(client);
+        let topics: Vec<&Topic> = topics.iter().collect();
+        for stretch in topics.chunks(STRETCH) {
+            let state = self.lock();
+            let has = |topic: &Topic| state.interest.depth_of(client, &topic.instrument, topic.mode()).is_some();
+            count += stretch.iter().filter(|topic| !has(topic)).count();
+        }
+        count
     }
 
     /// A client gets these from now on, after `reply`; then the last known tick of each that is new to it. What the feed is to
@@ -107,43 +121,42 @@ impl Hub {
         topics: &[Topic],
         reply: Bytes,
     ) -> (Vec<Topic>, Vec<Waker>) {
-        let mut state = self.lock();
-        let State { interest, scopes, seats, .. } = &mut *state;
-        let seat = seats.get(client.index()).and_then(Option::as_ref);
-        let found = interest.scope_of(client).and_then(|id| scopes.get_mut(&id)).zip(seat);
-        let Some((scope, mailbox)) = found else { return (topics.to_vec(), Vec::new()) };
-        let mut wakers: Vec<Waker> = mailbox.reply(now, reply).into_iter().collect();
+        let mut wakers = Vec::new();
+        match self.lock().mailbox(client) {
+            Some(mailbox) => wakers.extend(mailbox.reply(now, reply)),
+            None => return (topics.to_vec(), wakers),
+        }
         let mut back = Vec::new();
-        for topic in topics {
-            match interest.subscribe(client, topic) {
-                Joined::New => {
-                    if self.snapshot
-                        && let Some((kind, text)) = scope.last_word(topic)
-                    {
-                        wakers.extend(mailbox.tick(now, kind, text));
-                    }
-                }
-                Joined::Instead(old) => back.push(old),
-                Joined::Already | Joined::Unknown => back.push(topic.clone()),
+        for stretch in topics.chunks(STRETCH) {
+            let last_words = self.lock().join(now, client, stretch, &mut back);
+            if self.snapshot {
+                let told: Vec<Told> = last_words.into_iter().filter_map(LastWord::into_text).collect();
+                self.lock().tell(now, client, told, &mut wakers);
             }
         }
         (back, wakers)
     }
 
     /// A client does not want this any more, in this mode or in any. What the feed is to have back.
-    pub(crate) fn leave(&self, client: ClientId, instrument: &Instrument, mode: Option<Mode>) -> Vec<Topic> {
+    pub(crate) fn leave(
+        &self,
+        now: Instant,
+        client: ClientId,
+        instrument: &Instrument,
+        mode: Option<Mode>,
+    ) -> Vec<Topic> {
         let mut state = self.lock();
         let modes = Mode::ALL.into_iter().filter(|each| mode.is_none_or(|mode| mode == *each));
         let left: Vec<Topic> = modes.filter_map(|mode| state.interest.unsubscribe(client, instrument, mode)).collect();
-        state.forget(client, &left);
+        state.left_by(now, client, &left);
         left
     }
 
     /// A client wants nothing any more. What the feed is to have back.
-    pub(crate) fn leave_all(&self, client: ClientId) -> Vec<Topic> {
+    pub(crate) fn leave_all(&self, now: Instant, client: ClientId) -> Vec<Topic> {
         let mut state = self.lock();
         let left = state.interest.unsubscribe_all(client);
-        state.forget(client, &left);
+        state.left_by(now, client, &left);
         left
     }
 
@@ -163,9 +176,18 @@ impl Hub {
         self.lock().interest.subscriptions_of(client)
     }
 
-    /// What is wanted in a scope, and by how many in each mode.
+    /// What is wanted in a scope, and by how many in each mode; what changes meanwhile may be as it was, or as it is.
     pub(crate) fn wanted(&self, scope: ScopeId) -> Vec<(Instrument, [usize; 3])> {
-        self.lock().interest.topics(scope).map(|(instrument, counts)| (instrument.clone(), counts)).collect()
+        let copy = |(instrument, counts): (&Instrument, [usize; 3])| (instrument.clone(), counts);
+        let mut wanted: Vec<_> = self.lock().interest.topics(scope).take(STRETCH).map(copy).collect();
+        while let Some((last, _)) = wanted.last().cloned() {
+            let before = wanted.len();
+            wanted.extend(self.lock().interest.topics_after(scope, &last).take(STRETCH).map(copy));
+            if wanted.len() == before {
+                break;
+            }
+        }
+        wanted
     }
 
     /// So many ticks gave their place to newer ones before they came here.
@@ -196,7 +218,12 @@ impl Hub {
                 None => self.lock().figures.malformed += 1,
             }
         }
-        self.lock().sweep(now, scope);
+        let mut state = self.lock();
+        // Whoever carries all the time never comes to wait until a price is due.
+        state.release(now, scope, &mut carried.wakers);
+        if let Some(found) = state.scopes.get_mut(&scope) {
+            found.known.sweep(now);
+        }
         carried
     }
 
@@ -207,18 +234,8 @@ impl Hub {
 
     /// Tells the prices of this scope whose time has come. Who is to be woken.
     pub(crate) fn release(&self, now: Instant, scope: ScopeId) -> Vec<Waker> {
-        let mut state = self.lock();
-        let State { interest, scopes, seats, .. } = &mut *state;
         let mut wakers = Vec::new();
-        for (number, instrument, text) in
-            scopes.get_mut(&scope).map(|found| found.known.release(now)).unwrap_or_default()
-        {
-            for (client, _) in interest.recipients(scope, &instrument, Mode::Ltp) {
-                if let Some(Some(mailbox)) = seats.get(client.index()) {
-                    wakers.extend(mailbox.tick(now, number.kind(Mode::Ltp), text.clone()));
-                }
-            }
-        }
+        self.lock().release(now, scope, &mut wakers);
         wakers
     }
 
@@ -245,3 +262,6 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

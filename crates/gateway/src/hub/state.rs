@@ -1,8 +1,8 @@
 //! What the hub's lock protects, and the way of a tick through it.
 
-use super::known::{Known, Number, Price};
+use super::known::{Held, Known, Price};
 use crate::frame;
-use crate::mailbox::{Kind, Mailbox};
+use crate::mailbox::Mailbox;
 use crate::protocol::market::Market;
 use bytes::Bytes;
 use carom_core::feed::interest::{ClientId, Interest, ScopeId};
@@ -63,19 +63,15 @@ impl State {
         let State { interest, scopes, seats, figures } = self;
         let Some(scope) = scopes.get_mut(&id) else { return };
         figures.ticks += 1;
-        let mut recipients = interest.recipients(id, instrument, mode).peekable();
-        let wanted = recipients.peek().is_some();
-        if !wanted && scope.known.number(instrument).is_none() {
-            return;
-        }
+        let Some(number) = scope.known.number(instrument) else { return };
         let Ok(market) = Market::read(&payload) else {
             figures.malformed += 1;
             return;
         };
-        let Some(number) = scope.known.heard(now, instrument, mode, payload.clone(), wanted) else { return };
+        scope.known.heard(now, number, mode, payload.clone());
         // What each mode's clients are told; `Some(None)`: nothing for now.
         let mut texts: [Option<Option<Bytes>>; 3] = [None, None, None];
-        for (client, mode) in recipients {
+        for (client, mode) in interest.recipients(id, instrument, mode) {
             let text = texts[usize::from(mode.number() - 1)].get_or_insert_with(|| {
                 let text = frame::text(&market.message(instrument, mode, &scope.broker, false));
                 match throttle.filter(|_| mode == Mode::Ltp) {
@@ -97,6 +93,20 @@ impl State {
         }
     }
 
+    /// Tells the prices of a scope whose time has come, but not to those who know them.
+    pub(super) fn release(&mut self, now: Instant, id: ScopeId, wakers: &mut Vec<Waker>) {
+        let State { interest, scopes, seats, .. } = self;
+        let Some(scope) = scopes.get_mut(&id) else { return };
+        for (number, instrument, Held { text, known_to }) in scope.known.release(now) {
+            let recipients = interest.recipients(id, &instrument, Mode::Ltp).map(|(client, _)| client);
+            for client in recipients.filter(|client| !known_to.contains(client)) {
+                if let Some(Some(mailbox)) = seats.get(client.index()) {
+                    wakers.extend(mailbox.tick(now, number.kind(Mode::Ltp), text.clone()));
+                }
+            }
+        }
+    }
+
     /// What became of an order: for all clients of its user who asked for that.
     pub(super) fn order(&mut self, now: Instant, id: ScopeId, payload: Bytes, wakers: &mut Vec<Waker>) {
         let State { scopes, seats, figures, .. } = self;
@@ -114,32 +124,31 @@ impl State {
         }
     }
 
-    pub(super) fn sweep(&mut self, now: Instant, id: ScopeId) {
+    pub(super) fn mailbox(&self, client: ClientId) -> Option<&Arc<Mailbox>> {
+        self.seats.get(client.index())?.as_ref()
+    }
+
+    /// A client does not want this any more.
+    pub(super) fn left_by(&mut self, now: Instant, client: ClientId, left: &[Topic]) {
+        let mailbox = self.mailbox(client).cloned();
+        if let Some(id) = self.interest.scope_of(client) {
+            self.left(now, id, mailbox.as_deref(), left);
+        }
+    }
+
+    /// Somebody in this scope does not want this any more, and what waits of it in its mailbox is gone.
+    pub(super) fn left(&mut self, now: Instant, id: ScopeId, mailbox: Option<&Mailbox>, left: &[Topic]) {
         let State { interest, scopes, .. } = self;
-        if let Some(scope) = scopes.get_mut(&id) {
-            scope.known.sweep(now, |instrument| interest.counts(id, instrument) != [0; 3]);
+        let Some(scope) = scopes.get_mut(&id) else { return };
+        let mut kinds = Vec::with_capacity(left.len());
+        for topic in left {
+            let greatest = interest.greatest(id, &topic.instrument);
+            let number = scope.known.want(now, &topic.instrument, greatest);
+            kinds.extend(number.map(|number| number.kind(topic.mode())));
         }
-    }
-
-    pub(super) fn forget(&mut self, client: ClientId, left: &[Topic]) {
-        let Some(scope) = self.interest.scope_of(client).and_then(|id| self.scopes.get(&id)) else { return };
-        if let Some(Some(mailbox)) = self.seats.get(client.index()) {
-            mailbox.forget(scope.kinds(left));
+        if let Some(mailbox) = mailbox {
+            mailbox.forget(kinds);
         }
-    }
-}
-
-impl Scope {
-    /// The last known tick of a topic, as it is told to whoever subscribes.
-    pub(super) fn last_word(&self, topic: &Topic) -> Option<(Kind, Bytes)> {
-        let (number, payload) = self.known.latest(&topic.instrument, topic.mode())?;
-        let text = Market::read(&payload).ok()?.message(&topic.instrument, topic.mode(), &self.broker, true);
-        Some((number.kind(topic.mode()), frame::text(&text)))
-    }
-
-    pub(super) fn kinds<'a>(&'a self, topics: &'a [Topic]) -> impl Iterator<Item = Kind> + 'a {
-        let number = |topic: &Topic| self.known.number(&topic.instrument).map(|number: Number| (number, topic.mode()));
-        topics.iter().filter_map(number).map(|(number, mode)| number.kind(mode))
     }
 }
 
