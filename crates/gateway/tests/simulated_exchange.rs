@@ -4,6 +4,7 @@ mod folder;
 
 use carom::feed::{Adapter, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
 use carom::{Policy, feed};
+use carom_gateway::Gateway;
 use carom_gateway::credential::Credential;
 use carom_gateway::simulated::{Exchange, Market, Options, Simulated, Snapshot};
 use folder::Folder;
@@ -386,6 +387,18 @@ async fn an_exchange_that_stops_says_so_and_a_port_in_use_is_an_error() {
     let hears = end_of(&adapter, &mut reader);
     let ((), heard) = soon("stopping", async { tokio::join!(exchange.stop(), hears) }).await;
     assert!(heard.contains("(1001): the exchange stops"), "{heard}");
+}
+
+#[tokio::test]
+async fn options_that_make_no_sense_are_named_once() {
+    let wrong = Exchange::start(Options::default().symbols(0)).await.unwrap_err();
+    assert_eq!(wrong.to_string(), "symbols must be from 1 to 1000000, not 0");
+    assert!(wrong.source().is_none(), "or whoever shows causes too says it twice");
+    let nothing = Gateway::builder().auth_grace(Duration::ZERO).start().await.unwrap_err();
+    assert!(nothing.to_string().starts_with("auth_grace ") && nothing.source().is_none(), "{nothing}");
+    let exchange = Exchange::start(Options::default()).await.unwrap();
+    let empty = builder(&exchange).max_connections(0).build().unwrap_err();
+    assert!(empty.to_string().starts_with("max_connections ") && empty.source().is_none(), "{empty}");
 }
 
 #[tokio::test]

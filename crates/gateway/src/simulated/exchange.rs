@@ -24,8 +24,8 @@ pub struct Exchange {
 #[non_exhaustive]
 pub enum StartError {
     /// An option makes no sense.
-    #[error("the exchange cannot be: {0}")]
-    Options(#[source] OptionsError),
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// It cannot listen there.
     #[error("cannot listen on {address}")]
     #[non_exhaustive]
@@ -75,7 +75,7 @@ impl Exchange {
     /// # Errors
     /// When an option makes no sense, or when it cannot listen there.
     pub async fn start(options: Options) -> Result<Exchange, StartError> {
-        options.validate().map_err(StartError::Options)?;
+        options.validate()?;
         let failed = |source| StartError::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
