@@ -2,7 +2,7 @@
 
 mod folder;
 
-use carom::feed::{Adapter, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
+use carom::feed::{Adapter, Change, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
 use carom::{Policy, feed};
 use carom_gateway::Gateway;
 use carom_gateway::credential::Credential;
@@ -197,6 +197,38 @@ async fn what_is_subscribed_to_ticks_at_once_even_where_nothing_is_traded() {
 }
 
 #[tokio::test]
+async fn no_tick_is_older_than_one_before_it_however_late_the_ack_comes() {
+    let exchange = Exchange::start(Options::default().rate(2_000.0).ack_delay(ms(200))).await.unwrap();
+    let adapter = adapter(&exchange);
+    let (mut writer, mut reader) = adapter.open().await.unwrap();
+    let sbin = names(1).remove(0);
+    let changes = [Change { instrument: sbin, from: None, to: Some(Level { mode: Mode::Quote, depth: 5 }) }];
+    let mut ticks = Vec::new();
+    let acked = adapter.write(&mut writer, &changes);
+    soon("the ack, and a tick after it", async {
+        tokio::pin!(acked);
+        let refused = loop {
+            tokio::select! {
+                refused = &mut acked => break refused.unwrap(),
+                read = adapter.read(&mut reader, &mut ticks) => read.unwrap(),
+            }
+        };
+        assert_eq!(refused, []);
+        let before = ticks.len();
+        assert!(before > 0, "there were trades meanwhile");
+        while ticks.len() < before + 20 {
+            adapter.read(&mut reader, &mut ticks).await.unwrap();
+        }
+    })
+    .await;
+    let volumes: Vec<u64> = ticks
+        .iter()
+        .map(|tick| serde_json::from_slice::<serde_json::Value>(&tick.payload).unwrap()["volume"].as_u64().unwrap())
+        .collect();
+    assert!(volumes.is_sorted(), "{volumes:?}");
+}
+
+#[tokio::test]
 async fn limits_hold_while_topics_move() {
     let limited = Options::default().max_connections(3).max_topics_per_connection(20).rate(2_000.0);
     let exchange = Exchange::start(limited).await.unwrap();
@@ -347,6 +379,40 @@ async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on()
     exchange.change_token("wednesday");
     soon("they come back", exchange.until(|snapshot| topics(snapshot).iter().sum::<usize>() == 250)).await;
     all_tick(&feed, &names).await;
+}
+
+#[tokio::test]
+async fn a_token_that_stays_the_same_closes_nobody() {
+    let exchange = Exchange::start(Options::default()).await.unwrap();
+    let [stays, goes] = ["monday", "sunday"].map(|token| {
+        let adapter = Simulated::new(&exchange.url(), Credential::fixed(token)).unwrap();
+        Feed::builder(adapter).build().unwrap()
+    });
+    subscribe(&stays, &names(1)).await;
+    subscribe(&goes, &names(1)).await;
+    // Nobody had to present one so far; the first to be asked for closes those who have presented another.
+    exchange.change_token("monday");
+    is(&goes, State::Refused).await;
+    soon("one is closed", exchange.until(|snapshot| snapshot.connections.len() == 1)).await;
+    exchange.change_token("monday");
+    // A connection hears orders before anything else, so that an answer shows that there were none.
+    subscribe(&stays, &names(3)).await;
+    let after = exchange.snapshot();
+    assert_eq!((after.accepted, stays.state()), (2, State::Running));
+    assert_eq!(after.connections[0].number, 1);
+}
+
+#[tokio::test]
+async fn nothing_shows_a_token() {
+    let options = Options::default().token("sesame".to_owned());
+    assert!(!format!("{options:?}").contains("sesame"));
+    let exchange = Exchange::start(options).await.unwrap();
+    let adapter = Simulated::new(&exchange.url(), Credential::fixed("sesame")).unwrap();
+    let (writer, reader) = adapter.open().await.unwrap();
+    let shown = format!("{exchange:?} {adapter:?} {writer:?} {reader:?}");
+    assert!(shown.contains("Token") && !shown.contains("sesame"), "{shown}");
+    exchange.change_token("open");
+    assert!(!format!("{exchange:?}").contains("\"open\""));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use super::server;
+use super::token::Token;
 use super::world::{Order, Shared};
 use carom_core::options::OptionsError;
 use std::io;
@@ -144,12 +145,14 @@ impl Exchange {
         self.shared.lock().cut_next_request = true;
     }
 
-    /// From now on another token is valid, and none but that: connections that presented the one before are closed with 4401.
+    /// From now on this token is valid, and none but this: connections that presented another one are closed with 4401.
     pub fn change_token(&self, token: impl Into<String>) {
-        let token = token.into();
+        let token = Some(Token::new(token.into()));
         self.shared.order(Order::Expire, |world| {
-            world.token = Some(token);
-            world.lines.keys().copied().collect()
+            let others = world.lines.iter().filter(|(_, line)| line.presented != token);
+            let others = others.map(|(&number, _)| number).collect();
+            world.token = token;
+            others
         });
     }
 
