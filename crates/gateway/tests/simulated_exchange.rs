@@ -79,6 +79,17 @@ async fn end_of<A: Adapter>(adapter: &A, reader: &mut A::Reader) -> String {
     }
 }
 
+/// Why a connection failed; waits until one has.
+async fn cause_of(feed: &Feed<Simulated>) -> String {
+    let mut states = feed.states();
+    loop {
+        if let Some(cause) = feed.snapshot().cause {
+            return cause.to_string();
+        }
+        let _ = timeout(ms(20), states.changed()).await;
+    }
+}
+
 async fn is(feed: &Feed<Simulated>, state: State) {
     soon("the feed's state", feed.states().wait_for(|at| *at == state)).await.unwrap();
 }
@@ -305,12 +316,15 @@ async fn heartbeats_show_that_an_exchange_lives_where_nothing_is_traded() {
 
 #[tokio::test]
 async fn a_client_lives_while_its_heartbeats_come_and_not_longer() {
-    let exchange = Exchange::start(Options::default().patience(ms(1_000))).await.unwrap();
+    let patience = ms(3_000);
+    let exchange = Exchange::start(Options::default().patience(patience)).await.unwrap();
     let adapter = adapter(&exchange);
     let (mut writer, mut reader) = adapter.open().await.unwrap();
-    for _ in 0..8 {
+    // Many for each time that it would be patient without them: a slow machine may be late with a few.
+    let mut beats = tokio::time::interval(patience / 30);
+    for _ in 0..40 {
+        beats.tick().await;
         adapter.heartbeat(&mut writer).await.unwrap();
-        tokio::time::sleep(ms(200)).await; // what makes heartbeats heartbeats
     }
     assert_eq!(exchange.snapshot().connections.len(), 1);
     let ended = soon("the end", end_of(&adapter, &mut reader)).await;
@@ -334,6 +348,7 @@ async fn a_subscription_counts_when_it_is_accepted_and_is_pending_before() {
     let feed = builder(&exchange).pending_after(ms(100)).build().unwrap();
     let placed = feed.subscribe(topic(&names(1)[0], Mode::Ltp)).await.unwrap();
     assert!(placed.pending);
+    has_topics(&exchange, &[1]).await;
     exchange.delay_acks(Duration::ZERO);
     assert!(exchange.kill(1), "its ack would come much later");
     all_tick(&feed, &names(1)).await;
@@ -345,7 +360,8 @@ async fn more_connections_than_allowed_are_turned_away_with_the_limit() {
     let [first, second] = [(); 2].map(|()| builder(&exchange).pending_after(ms(200)).build().unwrap());
     subscribe(&first, &names(1)).await;
     assert!(second.subscribe(topic(&names(2)[1], Mode::Ltp)).await.unwrap().pending);
-    let cause = second.snapshot().cause.unwrap().to_string();
+    soon("it is turned away", exchange.until(|snapshot| snapshot.turned_away > 0)).await;
+    let cause = soon("the feed hears of it", cause_of(&second)).await;
     assert!(cause.contains("allows no more connections: there are 1 connections"), "{cause}");
     drop(first);
     has_topics(&exchange, &[1]).await;
@@ -358,7 +374,7 @@ async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on()
     let path = folder.write("token", "monday\n");
     let options = Options::default().token("monday".to_owned()).rate(2_000.0);
     let exchange = Exchange::start(options).await.unwrap();
-    let credential = Credential::file(&path);
+    let credential = Credential::file(&path).retry_interval(ms(500));
     let adapter = Simulated::new(&exchange.url(), credential.clone()).unwrap();
     let feed = Feed::builder(adapter).max_topics_per_connection(100).build().unwrap();
     let _watcher = credential.watch(&feed);
@@ -376,6 +392,9 @@ async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on()
 
     // And the other way round: the file is new before the exchange is.
     folder.write("token", "wednesday\n");
+    let before = exchange.snapshot().turned_away;
+    assert!(exchange.kill_any());
+    soon("it is not valid yet", exchange.until(|snapshot| snapshot.turned_away > before)).await;
     exchange.change_token("wednesday");
     soon("they come back", exchange.until(|snapshot| topics(snapshot).iter().sum::<usize>() == 250)).await;
     all_tick(&feed, &names).await;
