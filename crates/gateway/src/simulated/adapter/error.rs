@@ -1,6 +1,6 @@
 //! Why a connection to a simulated exchange failed. What came over the wire is shown shortened, and without control characters.
 
-use crate::address::{Address, AddressError};
+use crate::address::AddressError;
 use crate::credential::CredentialError;
 use std::io;
 use tokio_tungstenite::tungstenite::http::{Response, StatusCode};
@@ -23,7 +23,7 @@ pub enum UrlError {
     #[non_exhaustive]
     Secure {
         /// Which.
-        url: Address,
+        url: String,
     },
 }
 

@@ -39,7 +39,7 @@ impl Simulated {
     pub fn new(url: &str, credential: Credential) -> Result<Simulated, UrlError> {
         let address: Address = url.parse()?;
         if address.is_secure() {
-            return Err(UrlError::Secure { url: address });
+            return Err(UrlError::Secure { url: address.to_string() });
         }
         Ok(Simulated { address, credential })
     }
