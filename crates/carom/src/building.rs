@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 #[non_exhaustive]
 pub enum BuildError {
     /// An option makes no sense.
-    #[error("{0}")]
+    #[error(transparent)]
     Option(#[from] OptionsError),
     /// The service is no name and no address.
     #[error("service {0}")]

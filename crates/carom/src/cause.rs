@@ -81,7 +81,7 @@ impl fmt::Display for Cause {
 }
 
 /// An error and its sources. Many drivers keep the reason there, and somebody reads the text at three in the morning.
-struct Chain<'a>(&'a (dyn Error + 'static));
+pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

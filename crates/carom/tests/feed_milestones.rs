@@ -1,8 +1,10 @@
 //! Milestones: what a feed tells people, as tracing events in the way of OpenAlgo's `[POOL]` lines.
 
 use carom::Feed;
-use carom::feed::{Mode, Topic};
+use carom::feed::{Adapter, Change, Mode, Refused, Tick, Topic};
 use std::fmt::Debug;
+use std::future::pending;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::feed::Upstream;
@@ -82,4 +84,40 @@ async fn milestones_are_told_with_their_figures() {
     for line in expected {
         assert!(heard.contains(&line), "not told: {line}\n{heard:#?}");
     }
+}
+
+/// An upstream that nobody gets to.
+struct Unreachable;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the connection failed")]
+struct Failed(#[source] io::Error);
+
+impl Adapter for Unreachable {
+    type Writer = ();
+    type Reader = ();
+    type Error = Failed;
+
+    async fn open(&self) -> Result<((), ()), Failed> {
+        Err(Failed(io::Error::other("the cable is out")))
+    }
+
+    async fn write(&self, (): &mut (), _: &[Change]) -> Result<Vec<Refused>, Failed> {
+        pending().await
+    }
+
+    async fn read(&self, (): &mut (), _: &mut Vec<Tick>) -> Result<(), Failed> {
+        pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_fails_is_told_with_the_reason_behind_it() {
+    let listener = Listener::default();
+    let _listening = tracing::subscriber::set_default(listener.clone());
+    let feed = Feed::builder(Unreachable).name("demo").build().unwrap();
+    assert!(feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap().pending);
+    let heard = listener.heard.lock().unwrap().clone();
+    let told = "message=a connection failed feed=\"demo\" error=\"the connection failed: the cable is out\"";
+    assert!(heard.iter().any(|line| line.trim_end() == told), "{heard:#?}");
 }

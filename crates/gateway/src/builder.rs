@@ -48,7 +48,7 @@ enum Tls {
 #[non_exhaustive]
 pub enum StartError {
     /// An option makes no sense.
-    #[error("{0}")]
+    #[error(transparent)]
     Option(#[from] OptionsError),
     /// Two feeds are for the same user at the same broker.
     #[error("there are two feeds for user `{user}` at broker `{broker}`")]

@@ -69,6 +69,7 @@
 //! - `get_subscriptions` is new. There are [`Limits`], each of which names itself when it is met.
 //! - Messages are not compressed, also when a client offers that.
 
+pub mod address;
 mod builder;
 mod carrier;
 mod client;

@@ -5,6 +5,8 @@ mod folder;
 use carom_gateway::credential::{Credential, CredentialError};
 use folder::Folder;
 use std::ffi::OsString;
+#[cfg(unix)]
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -92,6 +94,51 @@ async fn commands_that_fail_hang_or_print_without_end_are_errors_that_show_nothi
 
     for error in [failing, hanging, endless, silent, missing, nothing] {
         assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+#[cfg(unix)]
+fn pipe(folder: &Folder) -> PathBuf {
+    let path = folder.write("taken", "").with_file_name("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_a_command_has_started_is_killed_with_it() {
+    let folder = Folder::new("read-group");
+    let pipe = pipe(&folder);
+    // Everybody holds the pipe, which opens when it is read and ends when all of them are gone.
+    let script = "exec 3> \"$0\"; sleep 1000 & yes secret";
+    let argv: [OsString; 4] = ["sh".into(), "-c".into(), script.into(), pipe.clone().into_os_string()];
+    let credential = Credential::command(argv);
+    let (tell, gone) = tokio::sync::oneshot::channel();
+    // A thread of its own, which nobody waits for when it is wrong.
+    std::thread::spawn(move || tell.send(std::fs::read(pipe)));
+    assert!(matches!(credential.present().await.unwrap_err(), CredentialError::TooLong));
+    let left = timeout(Duration::from_secs(60), gone).await.expect("nobody is left").unwrap();
+    assert_eq!(left.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_command_has_ended_though_something_it_left_holds_its_output() {
+    let folder = Folder::new("read-left");
+    let lives = folder.write("lives", "");
+    let script = "while [ -e \"$0\" ]; do sleep 0.02; done & echo token";
+    let argv: [OsString; 4] = ["sh".into(), "-c".into(), script.into(), lives.into_os_string()];
+    assert_eq!(secret(&Credential::command(argv)).await, "token");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_regular_files_are_read() {
+    let folder = Folder::new("read-pipe");
+    let pipe = pipe(&folder);
+    for path in [&*pipe, pipe.parent().unwrap(), Path::new("/dev/zero")] {
+        let error = Credential::file(path).present().await.unwrap_err();
+        let expected = format!("cannot read the credential in {}: it is not a regular file", path.display());
+        assert_eq!(error.to_string(), expected);
     }
 }
 

@@ -5,9 +5,10 @@ mod folder;
 use carom::feed::{Adapter, Change, Feed, Mode, Refused, State, Tick, Topic};
 use carom_gateway::credential::{Credential, Presented};
 use folder::Folder;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -31,8 +32,13 @@ impl Gate {
     }
 
     fn change(&self, accepts: &'static str) {
-        *self.accepts.lock().unwrap() = accepts;
+        self.accept(accepts);
         self.expired.notify_one();
+    }
+
+    /// From now on it accepts another; nobody is told.
+    fn accept(&self, accepts: &'static str) {
+        *self.accepts.lock().unwrap() = accepts;
     }
 
     fn opened(&self) -> usize {
@@ -105,6 +111,66 @@ async fn a_file_is_looked_at_until_there_is_another_credential_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_that_is_written_anew_is_another_credential_though_the_text_is_the_same() {
+    let folder = Folder::new("watched-anew");
+    let path = folder.write("token", "monday");
+    let credential = Credential::file(&path);
+    let gate = Gate::new(&credential, "monday");
+    let feed = gate.feed().await;
+    let _watcher = credential.watch(&feed);
+    folder.write("token", "tuesday");
+    gate.change("none of them");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!((feed.state(), gate.opened()), (State::Refused, 2), "the upstream did not know it yet");
+    gate.accept("tuesday");
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!((feed.state(), gate.opened()), (State::Refused, 2), "there is no reason to try it again");
+    let later = SystemTime::now() + Duration::from_secs(60);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+    is(&feed, State::Running).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((feed.snapshot().live, gate.opened()), (1, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_was_refused_is_presented_once_more_now_and_then() {
+    let folder = Folder::new("watched-again");
+    let credential = Credential::file(folder.write("token", "monday")).retry_interval(Duration::from_secs(600));
+    let gate = Gate::new(&credential, "monday");
+    let feed = gate.feed().await;
+    let _watcher = credential.watch(&feed);
+    gate.change("none");
+    sleep(Duration::from_secs(590)).await;
+    assert_eq!((feed.state(), gate.opened()), (State::Refused, 1), "not yet");
+    sleep(Duration::from_secs(600 * 3)).await;
+    assert_eq!((feed.state(), gate.opened()), (State::Refused, 4), "so often, and not more");
+    gate.accept("monday");
+    sleep(Duration::from_secs(620)).await;
+    assert_eq!((feed.state(), feed.snapshot().live, gate.opened()), (State::Running, 1, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_may_say_that_the_upstream_is_to_be_tried_again() {
+    let folder = Folder::new("watched-resumed");
+    let path = folder.write("token", "monday");
+    for credential in [Credential::fixed("monday"), Credential::file(path)] {
+        let gate = Gate::new(&credential, "monday");
+        let feed = gate.feed().await;
+        let watcher = credential.watch(&feed);
+        sleep(Duration::from_secs(1)).await;
+        watcher.resume();
+        sleep(Duration::from_secs(1)).await;
+        gate.change("monday");
+        sleep(Duration::from_secs(100)).await;
+        assert_eq!((feed.state(), gate.opened()), (State::Refused, 1), "what was said before is not remembered");
+        watcher.resume();
+        is(&feed, State::Running).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!((feed.snapshot().live, gate.opened()), (1, 2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_is_gone_for_a_while_is_waited_for() {
     let folder = Folder::new("watched-gone");
     let path = folder.write("token", "monday");
@@ -153,11 +219,32 @@ async fn a_command_is_run_again_at_once() {
     folder.write("token", "tuesday");
     gate.change("tuesday");
     // The next look would come after a minute.
-    let opened_again = async {
+    opened_again(&gate, &feed).await;
+}
+
+async fn opened_again(gate: &Gate, feed: &Feed<Gate>) {
+    let opened = async {
         while gate.opened() < 2 || feed.state() != State::Running {
             let mut states = feed.states();
             let _ = timeout(Duration::from_millis(20), states.changed()).await;
         }
     };
-    timeout(Duration::from_secs(30), opened_again).await.expect("the feed goes on");
+    timeout(Duration::from_secs(30), opened).await.expect("the feed goes on");
+}
+
+#[tokio::test]
+async fn a_command_that_prints_the_same_again_is_not_run_by_the_connection_too() {
+    let folder = Folder::new("watched-same");
+    let runs = folder.write("runs", "");
+    let script = "echo run >> \"$0\"; echo monday";
+    let argv: [OsString; 4] = ["sh".into(), "-c".into(), script.into(), runs.clone().into_os_string()];
+    let credential = Credential::command(argv).retry_interval(Duration::from_millis(100));
+    let gate = Gate::new(&credential, "monday");
+    let feed = gate.feed().await;
+    let _watcher = credential.watch(&feed);
+    gate.change("monday");
+    opened_again(&gate, &feed).await;
+    // At first, at once after the refusal, and when it is time to present it once more; the latter two may be one.
+    let runs = std::fs::read_to_string(runs).unwrap().lines().count();
+    assert!((2..=3).contains(&runs), "{runs}");
 }

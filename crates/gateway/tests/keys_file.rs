@@ -1,6 +1,7 @@
 //! Keys in a file: made, written, read, read again while they are used, and refused with file, line and key.
 
 use carom_gateway::keys::{Identity, Keys, KeysError, NewKey};
+use std::error::Error;
 use std::path::PathBuf;
 
 /// A file of this test alone.
@@ -60,6 +61,7 @@ fn reloading_takes_effect_in_every_clone_and_a_broken_file_changes_nothing() {
     let error = keys.reload().unwrap_err();
     let expected = format!("{}:1: key.broker: is missing; accepted: the name of a broker", path.display());
     assert_eq!(error.to_string(), expected);
+    assert!(error.source().is_none(), "or whoever shows causes too says it twice");
     assert_eq!(clone.check(old.reveal()), Some(asha()));
 
     file("reload", &new.table(&asha(), None, None));

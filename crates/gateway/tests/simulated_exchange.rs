@@ -2,8 +2,9 @@
 
 mod folder;
 
-use carom::feed::{Adapter, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
+use carom::feed::{Adapter, Change, Feed, Instrument, Level, Mode, State, SubscribeError, Topic};
 use carom::{Policy, feed};
+use carom_gateway::Gateway;
 use carom_gateway::credential::Credential;
 use carom_gateway::simulated::{Exchange, Market, Options, Simulated, Snapshot};
 use folder::Folder;
@@ -75,6 +76,17 @@ async fn end_of<A: Adapter>(adapter: &A, reader: &mut A::Reader) -> String {
         if let Err(error) = adapter.read(reader, &mut ticks).await {
             return error.to_string();
         }
+    }
+}
+
+/// Why a connection failed; waits until one has.
+async fn cause_of(feed: &Feed<Simulated>) -> String {
+    let mut states = feed.states();
+    loop {
+        if let Some(cause) = feed.snapshot().cause {
+            return cause.to_string();
+        }
+        let _ = timeout(ms(20), states.changed()).await;
     }
 }
 
@@ -196,6 +208,38 @@ async fn what_is_subscribed_to_ticks_at_once_even_where_nothing_is_traded() {
 }
 
 #[tokio::test]
+async fn no_tick_is_older_than_one_before_it_however_late_the_ack_comes() {
+    let exchange = Exchange::start(Options::default().rate(2_000.0).ack_delay(ms(200))).await.unwrap();
+    let adapter = adapter(&exchange);
+    let (mut writer, mut reader) = adapter.open().await.unwrap();
+    let sbin = names(1).remove(0);
+    let changes = [Change { instrument: sbin, from: None, to: Some(Level { mode: Mode::Quote, depth: 5 }) }];
+    let mut ticks = Vec::new();
+    let acked = adapter.write(&mut writer, &changes);
+    soon("the ack, and a tick after it", async {
+        tokio::pin!(acked);
+        let refused = loop {
+            tokio::select! {
+                refused = &mut acked => break refused.unwrap(),
+                read = adapter.read(&mut reader, &mut ticks) => read.unwrap(),
+            }
+        };
+        assert_eq!(refused, []);
+        let before = ticks.len();
+        assert!(before > 0, "there were trades meanwhile");
+        while ticks.len() < before + 200 {
+            adapter.read(&mut reader, &mut ticks).await.unwrap();
+        }
+    })
+    .await;
+    let volumes: Vec<u64> = ticks
+        .iter()
+        .map(|tick| serde_json::from_slice::<serde_json::Value>(&tick.payload).unwrap()["volume"].as_u64().unwrap())
+        .collect();
+    assert!(volumes.is_sorted(), "{volumes:?}");
+}
+
+#[tokio::test]
 async fn limits_hold_while_topics_move() {
     let limited = Options::default().max_connections(3).max_topics_per_connection(20).rate(2_000.0);
     let exchange = Exchange::start(limited).await.unwrap();
@@ -272,12 +316,15 @@ async fn heartbeats_show_that_an_exchange_lives_where_nothing_is_traded() {
 
 #[tokio::test]
 async fn a_client_lives_while_its_heartbeats_come_and_not_longer() {
-    let exchange = Exchange::start(Options::default().patience(ms(1_000))).await.unwrap();
+    let patience = ms(3_000);
+    let exchange = Exchange::start(Options::default().patience(patience)).await.unwrap();
     let adapter = adapter(&exchange);
     let (mut writer, mut reader) = adapter.open().await.unwrap();
-    for _ in 0..8 {
+    // Many for each time that it would be patient without them: a slow machine may be late with a few.
+    let mut beats = tokio::time::interval(patience / 30);
+    for _ in 0..40 {
+        beats.tick().await;
         adapter.heartbeat(&mut writer).await.unwrap();
-        tokio::time::sleep(ms(200)).await; // what makes heartbeats heartbeats
     }
     assert_eq!(exchange.snapshot().connections.len(), 1);
     let ended = soon("the end", end_of(&adapter, &mut reader)).await;
@@ -301,6 +348,7 @@ async fn a_subscription_counts_when_it_is_accepted_and_is_pending_before() {
     let feed = builder(&exchange).pending_after(ms(100)).build().unwrap();
     let placed = feed.subscribe(topic(&names(1)[0], Mode::Ltp)).await.unwrap();
     assert!(placed.pending);
+    has_topics(&exchange, &[1]).await;
     exchange.delay_acks(Duration::ZERO);
     assert!(exchange.kill(1), "its ack would come much later");
     all_tick(&feed, &names(1)).await;
@@ -312,7 +360,8 @@ async fn more_connections_than_allowed_are_turned_away_with_the_limit() {
     let [first, second] = [(); 2].map(|()| builder(&exchange).pending_after(ms(200)).build().unwrap());
     subscribe(&first, &names(1)).await;
     assert!(second.subscribe(topic(&names(2)[1], Mode::Ltp)).await.unwrap().pending);
-    let cause = second.snapshot().cause.unwrap().to_string();
+    soon("it is turned away", exchange.until(|snapshot| snapshot.turned_away > 0)).await;
+    let cause = soon("the feed hears of it", cause_of(&second)).await;
     assert!(cause.contains("allows no more connections: there are 1 connections"), "{cause}");
     drop(first);
     has_topics(&exchange, &[1]).await;
@@ -325,7 +374,7 @@ async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on()
     let path = folder.write("token", "monday\n");
     let options = Options::default().token("monday".to_owned()).rate(2_000.0);
     let exchange = Exchange::start(options).await.unwrap();
-    let credential = Credential::file(&path);
+    let credential = Credential::file(&path).retry_interval(ms(500));
     let adapter = Simulated::new(&exchange.url(), credential.clone()).unwrap();
     let feed = Feed::builder(adapter).max_topics_per_connection(100).build().unwrap();
     let _watcher = credential.watch(&feed);
@@ -343,9 +392,46 @@ async fn a_token_that_expires_is_read_again_from_its_file_and_the_feed_goes_on()
 
     // And the other way round: the file is new before the exchange is.
     folder.write("token", "wednesday\n");
+    let before = exchange.snapshot().turned_away;
+    assert!(exchange.kill_any());
+    soon("it is not valid yet", exchange.until(|snapshot| snapshot.turned_away > before)).await;
     exchange.change_token("wednesday");
     soon("they come back", exchange.until(|snapshot| topics(snapshot).iter().sum::<usize>() == 250)).await;
     all_tick(&feed, &names).await;
+}
+
+#[tokio::test]
+async fn a_token_that_stays_the_same_closes_nobody() {
+    let exchange = Exchange::start(Options::default()).await.unwrap();
+    let [stays, goes] = ["monday", "sunday"].map(|token| {
+        let adapter = Simulated::new(&exchange.url(), Credential::fixed(token)).unwrap();
+        Feed::builder(adapter).build().unwrap()
+    });
+    subscribe(&stays, &names(1)).await;
+    subscribe(&goes, &names(1)).await;
+    // Nobody had to present one so far; the first to be asked for closes those who have presented another.
+    exchange.change_token("monday");
+    is(&goes, State::Refused).await;
+    soon("one is closed", exchange.until(|snapshot| snapshot.connections.len() == 1)).await;
+    exchange.change_token("monday");
+    // A connection hears orders before anything else, so that an answer shows that there were none.
+    subscribe(&stays, &names(3)).await;
+    let after = exchange.snapshot();
+    assert_eq!((after.accepted, stays.state()), (2, State::Running));
+    assert_eq!(after.connections[0].number, 1);
+}
+
+#[tokio::test]
+async fn nothing_shows_a_token() {
+    let options = Options::default().token("sesame".to_owned());
+    assert!(!format!("{options:?}").contains("sesame"));
+    let exchange = Exchange::start(options).await.unwrap();
+    let adapter = Simulated::new(&exchange.url(), Credential::fixed("sesame")).unwrap();
+    let (writer, reader) = adapter.open().await.unwrap();
+    let shown = format!("{exchange:?} {adapter:?} {writer:?} {reader:?}");
+    assert!(shown.contains("Token") && !shown.contains("sesame"), "{shown}");
+    exchange.change_token("open");
+    assert!(!format!("{exchange:?}").contains("\"open\""));
 }
 
 #[tokio::test]
@@ -386,6 +472,18 @@ async fn an_exchange_that_stops_says_so_and_a_port_in_use_is_an_error() {
     let hears = end_of(&adapter, &mut reader);
     let ((), heard) = soon("stopping", async { tokio::join!(exchange.stop(), hears) }).await;
     assert!(heard.contains("(1001): the exchange stops"), "{heard}");
+}
+
+#[tokio::test]
+async fn options_that_make_no_sense_are_named_once() {
+    let wrong = Exchange::start(Options::default().symbols(0)).await.unwrap_err();
+    assert_eq!(wrong.to_string(), "symbols must be from 1 to 1000000, not 0");
+    assert!(wrong.source().is_none(), "or whoever shows causes too says it twice");
+    let nothing = Gateway::builder().auth_grace(Duration::ZERO).start().await.unwrap_err();
+    assert!(nothing.to_string().starts_with("auth_grace ") && nothing.source().is_none(), "{nothing}");
+    let exchange = Exchange::start(Options::default()).await.unwrap();
+    let empty = builder(&exchange).max_connections(0).build().unwrap_err();
+    assert!(empty.to_string().starts_with("max_connections ") && empty.source().is_none(), "{empty}");
 }
 
 #[tokio::test]

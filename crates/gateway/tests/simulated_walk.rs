@@ -87,6 +87,22 @@ fn prices_of_a_day_make_sense_whenever_they_are_looked_at() {
 }
 
 #[test]
+fn prices_lead_neither_up_nor_down() {
+    // The made-up ones, whose prices are not too different for a mean.
+    let ids = 60..1_060;
+    let mut market = Market::new(ids.end as usize, 23);
+    let mut moved = 0.0;
+    for id in ids.clone() {
+        (0..3_000).for_each(|_| market.step(id));
+        let evening = shown(&market, id, Level { mode: Mode::Quote, depth: 5 });
+        moved += number(&evening["ltp"]) - number(&evening["open"]);
+    }
+    // One symbol ends a few rupees away from its open, so that the mean of so many is within a few tenths of it.
+    let mean = moved / ids.len() as f64;
+    assert!(mean.abs() < 1.0, "{mean}");
+}
+
+#[test]
 fn order_books_are_sorted_with_the_last_price_between_the_sides() {
     let mut market = Market::new(80, 5);
     for id in 0..80 {

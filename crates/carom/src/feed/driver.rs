@@ -5,6 +5,7 @@ use super::connection::{Connection, Ended, Lead};
 use super::error::UpstreamError;
 use super::milestones::report;
 use super::shared::Shared;
+use crate::cause::Chain;
 use crate::clock;
 use crate::quiet::{drop_quietly, text_of};
 use carom_core::feed::{Action, ConnectionId, State};
@@ -107,7 +108,8 @@ impl<A: Adapter> Driver<A> {
         let Some(id) = self.by_task.remove(&task) else { return };
         self.leads.remove(&id);
         if let Some(cause) = &cause {
-            tracing::warn!(feed = &*self.shared.name, error = text_of(cause), "a connection failed");
+            let error = text_of(&Chain(&**cause));
+            tracing::warn!(feed = &*self.shared.name, error, "a connection failed");
         }
         let outdated = self.shared.step(|table| {
             let outdated = cause.and_then(|cause| table.cause.replace(cause));

@@ -16,6 +16,12 @@
 //! # Ok(()) }
 //! ```
 
+mod command;
+#[cfg(unix)]
+mod group;
+#[cfg(not(unix))]
+#[path = "group_elsewhere.rs"]
+mod group;
 mod reading;
 mod watching;
 
@@ -27,7 +33,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
@@ -36,6 +42,7 @@ use zeroize::Zeroizing;
 pub struct Credential {
     source: Source,
     timeout: Duration,
+    retry_interval: Duration,
     found: Arc<Found>,
 }
 
@@ -57,6 +64,9 @@ struct Found {
 #[derive(Default)]
 struct Held {
     secret: Option<Arc<Secret>>,
+    /// When the file was written that it was found in. One that is written anew is another one, though the text is the same:
+    /// an upstream may know a token later than we do.
+    modified: Option<SystemTime>,
     /// Counts different secrets, so that none has to be kept to know one that was refused.
     generation: u64,
     /// The latest generation that was refused.
@@ -72,8 +82,19 @@ enum Run {
     Again,
 }
 
+/// What there is after a refusal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Look {
+    /// The one that was refused, and no other.
+    Refused,
+    /// One that was not refused.
+    Another,
+    /// The one that was refused, which is to be presented once more.
+    OnceMore,
+}
+
 impl Credential {
-    /// This and never another: once it is refused, somebody has to start anew.
+    /// This and never another: once it is refused, somebody has to say when it is to be [tried again](Watcher::resume).
     pub fn fixed(secret: impl Into<String>) -> Credential {
         Credential::new(Source::Fixed(Arc::new(Zeroizing::new(secret.into()))))
     }
@@ -96,6 +117,14 @@ impl Credential {
         self
     }
 
+    /// How often one that was refused is presented once more though no other is found: upstreams err, and some know a token
+    /// later than those it was given to. Not for a fixed one. Default 5 min.
+    #[must_use]
+    pub fn retry_interval(mut self, retry_interval: Duration) -> Credential {
+        self.retry_interval = retry_interval;
+        self
+    }
+
     /// The current credential, for a connection that is about to be opened.
     ///
     /// Cancel safe: a command that runs goes on, and whoever asks next finds what it printed. An attempt to open a connection
@@ -110,13 +139,22 @@ impl Credential {
         }
     }
 
-    /// Looks again; whether there is one that the upstream has not refused.
-    async fn renewed(&self) -> Result<bool, CredentialError> {
-        let presented = match self.source {
+    /// Looks again for one that the upstream has not refused; `once_more` makes do with the one that it has.
+    async fn look(&self, once_more: bool) -> Result<Look, CredentialError> {
+        match self.source {
             Source::Fixed(_) | Source::File(_) => self.read().await?,
             Source::Command(_) => self.run(Run::Again).await?,
         };
-        Ok(presented.generation > self.found.lock().refused)
+        let mut held = self.found.lock();
+        if held.generation > held.refused {
+            return Ok(Look::Another);
+        }
+        if !once_more {
+            return Ok(Look::Refused);
+        }
+        // It counts as another one, so that a command is not run again by the connections that present it.
+        held.generation += 1;
+        Ok(Look::OnceMore)
     }
 
     /// Runs the command in a task of its own, one at a time: it may log in, and is not run by three connections at once.
@@ -138,16 +176,20 @@ impl Credential {
     }
 
     async fn read(&self) -> Result<Presented, CredentialError> {
-        let secret = match &self.source {
-            Source::Fixed(secret) => Arc::clone(secret),
-            Source::File(path) => Arc::new(reading::from_file(path).await?),
-            Source::Command(argv) => Arc::new(reading::from_command(argv, self.timeout).await?),
+        let (secret, modified) = match &self.source {
+            Source::Fixed(secret) => (Arc::clone(secret), None),
+            Source::File(path) => {
+                let (secret, modified) = reading::from_file(path).await?;
+                (Arc::new(secret), modified)
+            }
+            Source::Command(argv) => (Arc::new(command::printed(argv, self.timeout).await?), None),
         };
-        Ok(take(&self.found, secret))
+        Ok(take(&self.found, secret, modified))
     }
 
     fn new(source: Source) -> Credential {
-        Credential { source, timeout: Duration::from_secs(30), found: Arc::default() }
+        let (timeout, retry_interval) = (Duration::from_secs(30), Duration::from_secs(300));
+        Credential { source, timeout, retry_interval, found: Arc::default() }
     }
 }
 
@@ -164,11 +206,11 @@ fn latest(found: &Arc<Found>) -> Option<Presented> {
     Some(Presented { secret, generation: held.generation, found: Arc::clone(found) })
 }
 
-fn take(found: &Arc<Found>, secret: Arc<Secret>) -> Presented {
+fn take(found: &Arc<Found>, secret: Arc<Secret>, modified: Option<SystemTime>) -> Presented {
     let mut held = found.lock();
-    if held.secret.as_ref() != Some(&secret) {
+    if held.secret.as_ref() != Some(&secret) || held.modified != modified {
         held.generation += 1;
-        held.secret = Some(Arc::clone(&secret));
+        (held.secret, held.modified) = (Some(Arc::clone(&secret)), modified);
     }
     Presented { secret, generation: held.generation, found: Arc::clone(found) }
 }

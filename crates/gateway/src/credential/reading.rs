@@ -1,19 +1,27 @@
-//! Reading a credential: from a file or from a command's output, neither of which is trusted to be short, or to end.
+//! Reading a credential: neither a file nor what a command prints is trusted to be short, or to end.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::process::ExitStatus;
+use std::time::{Duration, SystemTime};
+use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 /// Cleared from memory when nobody holds it any more.
 pub(super) type Secret = Zeroizing<String>;
 
 /// Longest credential; those of brokers have some hundred bytes.
-const LONGEST: usize = 16 * 1024;
+pub(super) const LONGEST: usize = 16 * 1024;
+
+/// Room behind that, so that there is always some to read into.
+const READ_MORE: usize = 64;
+
+/// How long a file may take to be read.
+const FILE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no credential. What was read is in none of these.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +35,22 @@ pub enum CredentialError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// It is a folder, a pipe or a device, and cannot be read again and again.
+    #[error("cannot read the credential in {}: it is not a regular file", path.display())]
+    #[non_exhaustive]
+    NotAFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The file takes too long to be read.
+    #[error("cannot read the credential in {} within {timeout:?}", path.display())]
+    #[non_exhaustive]
+    Stuck {
+        /// Which.
+        path: PathBuf,
+        /// How long it had.
+        timeout: Duration,
     },
     /// The command cannot be run.
     #[error("cannot run the credential's command {program:?}")]
@@ -72,47 +96,46 @@ pub enum CredentialError {
     NotALine,
 }
 
-pub(super) async fn from_file(path: &Path) -> Result<Secret, CredentialError> {
+/// What is in the file, and when that was written.
+pub(super) async fn from_file(path: &Path) -> Result<(Secret, Option<SystemTime>), CredentialError> {
+    in_time(path, read(path)).await
+}
+
+/// A file on a machine that does not answer is waited for without end by the system, and not by us.
+async fn in_time<T>(
+    path: &Path,
+    reading: impl Future<Output = Result<T, CredentialError>>,
+) -> Result<T, CredentialError> {
+    let stuck = |_| CredentialError::Stuck { path: path.to_owned(), timeout: FILE_TIMEOUT };
+    timeout(FILE_TIMEOUT, reading).await.map_err(stuck)?
+}
+
+async fn read(path: &Path) -> Result<(Secret, Option<SystemTime>), CredentialError> {
     let failed = |source| CredentialError::File { path: path.to_owned(), source };
-    let file = tokio::fs::File::open(path).await.map_err(failed)?;
-    clean(&bounded(file).await.map_err(failed)?)
-}
-
-pub(super) async fn from_command(argv: &[OsString], timeout: Duration) -> Result<Secret, CredentialError> {
-    let Some((program, arguments)) = argv.split_first() else { return Err(CredentialError::NoProgram) };
-    match tokio::time::timeout(timeout, run(program, arguments)).await {
-        Ok(printed) => clean(&printed?),
-        Err(_) => Err(CredentialError::TimedOut { program: program.clone(), timeout }),
-    }
-}
-
-/// What the command prints. It is killed when this is dropped, and when it prints too much.
-async fn run(program: &OsString, arguments: &[OsString]) -> Result<Zeroizing<Vec<u8>>, CredentialError> {
-    let failed = |source| CredentialError::Command { program: program.clone(), source };
-    // Its complaints may contain the credential.
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(failed)?;
-    let printed = match child.stdout.take() {
-        Some(stdout) => bounded(stdout).await.map_err(failed)?,
-        None => Zeroizing::default(),
+    let regular = |found: Metadata| {
+        if found.is_file() { Ok(found) } else { Err(CredentialError::NotAFile { path: path.to_owned() }) }
     };
-    if printed.len() > LONGEST {
-        return Ok(printed);
-    }
-    let status = child.wait().await.map_err(failed)?;
-    if status.success() { Ok(printed) } else { Err(CredentialError::Failed { program: program.clone(), status }) }
+    // Before it is opened: opening a pipe waits for somebody who writes to it.
+    regular(tokio::fs::metadata(path).await.map_err(failed)?)?;
+    let file = File::open(path).await.map_err(failed)?;
+    let modified = regular(file.metadata().await.map_err(failed)?)?.modified().ok();
+    let mut bytes = room();
+    bounded(file, &mut bytes).await.map_err(failed)?;
+    Ok((clean(&bytes)?, modified))
 }
 
-/// Everything, or as much as shows that it is too much.
-async fn bounded(from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Never grown, since that would leave copies behind.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST + 64));
-    from.take(LONGEST as u64 + 1).read_to_end(&mut bytes).await?;
-    Ok(bytes)
+/// Room for everything that [`bounded`] reads: it is never grown, since that would leave copies behind.
+pub(super) fn room() -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(Vec::with_capacity(LONGEST + READ_MORE))
 }
 
-fn clean(bytes: &[u8]) -> Result<Secret, CredentialError> {
+/// Everything, or as much as shows that it is too much. What was read before this is dropped is in `bytes`.
+pub(super) async fn bounded(mut from: impl AsyncRead + Unpin, bytes: &mut Vec<u8>) -> io::Result<()> {
+    while bytes.len() <= LONGEST && from.read_buf(bytes).await? > 0 {}
+    Ok(())
+}
+
+pub(super) fn clean(bytes: &[u8]) -> Result<Secret, CredentialError> {
     if bytes.len() > LONGEST {
         return Err(CredentialError::TooLong);
     }
@@ -127,6 +150,20 @@ fn clean(bytes: &[u8]) -> Result<Secret, CredentialError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_does_not_answer_is_given_up() {
+        let error = in_time::<()>(Path::new("far/token"), std::future::pending()).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot read the credential in far/token within 10s");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_copied_while_it_is_read_and_nothing_read_that_is_too_much() {
+        let mut bytes = room();
+        let begins = bytes.as_ptr();
+        bounded(&*vec![b'a'; 10 * LONGEST], &mut bytes).await.unwrap();
+        assert!(bytes.len() > LONGEST && bytes.len() <= LONGEST + READ_MORE && bytes.as_ptr() == begins);
+    }
 
     #[test]
     fn blanks_around_it_are_not_part_of_it() {

@@ -72,7 +72,7 @@ pub enum KeysError {
         source: io::Error,
     },
     /// The file makes no sense: its name, the line and the key are in the text.
-    #[error("{0}")]
+    #[error(transparent)]
     Malformed(#[from] TableError),
     /// The system has no random numbers.
     #[error("there is no chance to make a key of")]

@@ -1,6 +1,7 @@
 //! A connection of the exchange: answers requests, passes ticks on, and does what it is told to.
 
 use super::floor::Number;
+use super::market::SymbolId;
 use super::wire::{Answer, EXPIRED, RefusedAt, Request};
 use super::world::{Admitted, Frame, Order, World, now};
 use futures_util::{SinkExt, StreamExt};
@@ -15,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
-/// Answers that wait, each with the first ticks of a whole batch; nothing more is read until one of them is sent.
+/// Answers that wait; nothing more is read until one of them is sent.
 const UNANSWERED: usize = 8;
 
 /// Serves one connection until it ends.
@@ -65,10 +66,10 @@ struct Connection {
     heard: Instant,
 }
 
-/// An ack, and the first ticks of what it is about.
+/// An ack, and what it says is carried from now on.
 struct Reply {
     ack: String,
-    first: Vec<Frame>,
+    accepted: Vec<SymbolId>,
 }
 
 /// How a connection ends.
@@ -128,7 +129,7 @@ impl Connection {
         match request {
             Request::Beat(_) => Ok(()),
             Request::Subscribe { id, symbols } => {
-                self.owe(id, symbols.len(), |world, connection| world.subscribe(connection, &symbols, now()))
+                self.owe(id, symbols.len(), |world, connection| world.subscribe(connection, &symbols))
             }
             Request::Unsubscribe { id, symbols } => self.owe(id, symbols.len(), |world, connection| {
                 world.unsubscribe(connection, &symbols);
@@ -142,35 +143,42 @@ impl Connection {
         &mut self,
         id: u64,
         symbols: usize,
-        step: impl FnOnce(&mut World, Number) -> (Vec<RefusedAt<'static>>, Vec<Frame>),
+        step: impl FnOnce(&mut World, Number) -> (Vec<RefusedAt<'static>>, Vec<SymbolId>),
     ) -> Result<(), End> {
         let Admitted { shared, number } = &self.admitted;
         if symbols > shared.options.max_batch {
             return Err(End::Close(CloseCode::Policy, "the request names too many symbols"));
         }
-        let (refused, first, delay) = shared.change(|world| {
+        let (refused, accepted, delay) = shared.change(|world| {
             if std::mem::take(&mut world.cut_next_request) {
                 return Err(End::Cut);
             }
-            let (refused, first) = step(world, *number);
-            Ok((refused, first, world.ack_delay))
+            let (refused, accepted) = step(world, *number);
+            Ok((refused, accepted, world.ack_delay))
         })?;
-        let reply = Reply { ack: text(&Answer::Ack { id, refused }), first };
+        let reply = Reply { ack: text(&Answer::Ack { id, refused }), accepted };
         self.answers.push_back((Instant::now() + delay, reply));
         Ok(())
     }
 
-    /// Sends the answer that is due.
+    /// Sends the answer that is due, and how what it is about stands.
     async fn answer(&mut self, patience: Duration) -> Result<(), End> {
-        let Some((_, Reply { ack, first })) = self.answers.pop_front() else { return Ok(()) };
-        let first = first.into_iter().map(|frame| frame.text);
-        self.say(std::iter::once(ack.into()).chain(first), patience).await
+        let Some((_, Reply { ack, accepted })) = self.answers.pop_front() else { return Ok(()) };
+        let mut texts = vec![ack.into()];
+        {
+            // Under one lock, and ticks are put into the queue under it too: what waits there is older than what is written
+            // here, and what comes later is newer.
+            let mut world = self.admitted.shared.lock();
+            let first = world.first(self.admitted.number, &accepted, now());
+            texts.extend(waiting(&mut self.frames).chain(first).map(|frame| frame.text));
+        }
+        self.say(texts, patience).await
     }
 
     /// Sends ticks, and with them all others that wait.
     async fn pass_on(&mut self, frame: Frame, patience: Duration) -> Result<(), End> {
-        let mut texts = vec![frame.text];
-        texts.extend(std::iter::from_fn(|| self.frames.try_recv().ok()).map(|frame| frame.text));
+        let texts: Vec<Utf8Bytes> =
+            std::iter::once(frame).chain(waiting(&mut self.frames)).map(|frame| frame.text).collect();
         self.say(texts, patience).await
     }
 
@@ -187,6 +195,11 @@ impl Connection {
             Ok(Err(_)) | Err(_) => Err(End::Cut),
         }
     }
+}
+
+/// Everything that waits.
+fn waiting(frames: &mut mpsc::Receiver<Frame>) -> impl Iterator<Item = Frame> {
+    std::iter::from_fn(|| frames.try_recv().ok())
 }
 
 /// These can always be written.

@@ -2,6 +2,7 @@
 
 use super::options::Options;
 use super::server;
+use super::token::Token;
 use super::world::{Order, Shared};
 use carom_core::options::OptionsError;
 use std::io;
@@ -24,8 +25,8 @@ pub struct Exchange {
 #[non_exhaustive]
 pub enum StartError {
     /// An option makes no sense.
-    #[error("the exchange cannot be: {0}")]
-    Options(#[source] OptionsError),
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// It cannot listen there.
     #[error("cannot listen on {address}")]
     #[non_exhaustive]
@@ -75,7 +76,7 @@ impl Exchange {
     /// # Errors
     /// When an option makes no sense, or when it cannot listen there.
     pub async fn start(options: Options) -> Result<Exchange, StartError> {
-        options.validate().map_err(StartError::Options)?;
+        options.validate()?;
         let failed = |source| StartError::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -144,12 +145,14 @@ impl Exchange {
         self.shared.lock().cut_next_request = true;
     }
 
-    /// From now on another token is valid, and none but that: connections that presented the one before are closed with 4401.
+    /// From now on this token is valid, and none but this: connections that presented another one are closed with 4401.
     pub fn change_token(&self, token: impl Into<String>) {
-        let token = token.into();
+        let token = Some(Token::new(token.into()));
         self.shared.order(Order::Expire, |world| {
-            world.token = Some(token);
-            world.lines.keys().copied().collect()
+            let others = world.lines.iter().filter(|(_, line)| line.presented != token);
+            let others = others.map(|(&number, _)| number).collect();
+            world.token = token;
+            others
         });
     }
 

@@ -31,6 +31,7 @@ mod options;
 mod payload;
 mod server;
 mod symbols;
+mod token;
 mod walk;
 mod wire;
 mod world;

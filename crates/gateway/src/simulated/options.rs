@@ -1,5 +1,6 @@
 //! What a simulated exchange is told: its size, its limits, its pace, and the faults that come by themselves.
 
+use super::token::Token;
 use carom_core::options::OptionsError;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 #[must_use = "options do nothing until `Exchange::start`"]
 pub struct Options {
     pub(super) listen: SocketAddr,
-    pub(super) token: Option<String>,
+    pub(super) token: Option<Token>,
     pub(super) seed: u64,
     pub(super) symbols: usize,
     pub(super) rate: f64,
@@ -53,7 +54,7 @@ impl Options {
 
     /// What connections must present, as `Authorization: Bearer ..`. `None` takes everybody. Default `None`.
     pub fn token(mut self, token: impl Into<Option<String>>) -> Options {
-        self.token = token.into();
+        self.token = token.into().map(Token::new);
         self
     }
 

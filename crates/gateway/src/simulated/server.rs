@@ -1,10 +1,10 @@
 //! The server: lets connections in, or says why not, and makes the market move.
 
 use super::connection;
+use super::token::Token;
 use super::world::{Admitted, Line, Order, QUEUE, Shared, now};
 use std::sync::Arc;
 use std::time::Duration;
-use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -61,7 +61,8 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream) {
     // The library's type; it is made once for each connection.
     #[allow(clippy::result_large_err)]
     let admit = |request: &Request, response: Response| {
-        admitted = Some(admit(&shared, request, Line { frames, orders })?);
+        let presented = presented(request);
+        admitted = Some(admit(&shared, Line { presented, frames, orders })?);
         Ok(response)
     };
     let upgraded = timeout(HANDSHAKE, accept_hdr_async_with_config(socket, admit, Some(config))).await;
@@ -70,16 +71,16 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream) {
     }
 }
 
+fn presented(request: &Request) -> Option<Token> {
+    Some(Token::new(request.headers().get(AUTHORIZATION)?.as_bytes().strip_prefix(b"Bearer ")?))
+}
+
 /// A place for a connection, or why there is none.
 #[allow(clippy::result_large_err, reason = "the library's type")]
-fn admit(shared: &Arc<Shared>, request: &Request, line: Line) -> Result<Admitted, ErrorResponse> {
-    let presented = request.headers().get(AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+fn admit(shared: &Arc<Shared>, line: Line) -> Result<Admitted, ErrorResponse> {
     let most = shared.options.max_connections;
     let admitted = shared.change(|world| {
-        let known = match &world.token {
-            Some(token) => presented.is_some_and(|presented| bool::from(presented.ct_eq(token.as_bytes()))),
-            None => true,
-        };
+        let known = world.token.is_none() || world.token == line.presented;
         let problem = if world.refuse_connections {
             Some((StatusCode::SERVICE_UNAVAILABLE, "the exchange takes no connections now".to_owned()))
         } else if !known || world.refuse_credential {
@@ -124,27 +125,13 @@ async fn trade(shared: &Shared) {
         // A machine that had no time for a while makes up for a second of it, not for all.
         owed += rate * (round - before).as_secs_f64().min(1.0);
         before = round;
-        let told = {
-            let mut world = shared.lock();
-            if world.floor.is_idle() {
-                owed = 0.0;
-                continue;
-            }
-            world.trade(owed as u64, now())
-        };
-        owed = owed.fract();
-        let (mut ticks, mut lost) = (0, 0);
-        for (line, frames) in told {
-            for frame in frames {
-                let carries = frame.ticks;
-                match line.try_send(frame) {
-                    Ok(()) => ticks += carries,
-                    Err(_) => lost += carries,
-                }
-            }
+        let mut world = shared.lock();
+        if world.floor.is_idle() {
+            owed = 0.0;
+        } else {
+            world.trade(owed as u64, now());
+            owed = owed.fract();
         }
-        let counts = &mut shared.lock().counts;
-        (counts.ticks, counts.lost) = (counts.ticks + ticks, counts.lost + lost);
     }
 }
 

@@ -67,7 +67,7 @@ impl Walk {
     }
 }
 
-/// The nearest price below that there can be, at least one tick.
+/// The nearest price that there can be, at least one tick. Always the one below would make every walk lead down.
 fn whole(paise: i64) -> i64 {
-    (paise - paise.rem_euclid(TICK)).max(TICK)
+    ((paise + TICK / 2).div_euclid(TICK) * TICK).max(TICK)
 }

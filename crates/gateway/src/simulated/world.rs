@@ -4,6 +4,7 @@ use super::floor::{Carrier, Floor, Full, Number};
 use super::market::{Market, SymbolId};
 use super::options::Options;
 use super::payload::digits;
+use super::token::Token;
 use super::wire::{FRAME, Named, RefusedAt, Wanted};
 use carom_core::random::Random;
 use std::collections::BTreeMap;
@@ -30,7 +31,8 @@ pub(super) struct World {
     pub(super) floor: Floor,
     pub(super) lines: BTreeMap<Number, Line>,
     pub(super) random: Random,
-    pub(super) token: Option<String>,
+    /// What is valid; `None` lets everybody in.
+    pub(super) token: Option<Token>,
     pub(super) refuse_credential: bool,
     pub(super) refuse_connections: bool,
     pub(super) cut_next_request: bool,
@@ -41,6 +43,7 @@ pub(super) struct World {
 /// What the others keep of a connection.
 #[derive(Debug)]
 pub(super) struct Line {
+    pub(super) presented: Option<Token>,
     pub(super) frames: mpsc::Sender<Frame>,
     pub(super) orders: watch::Sender<Order>,
 }
@@ -122,33 +125,44 @@ impl Shared {
 }
 
 impl World {
-    /// Subscribes as far as the limits allow: what is refused, and the first ticks of what is not.
+    /// Subscribes as far as the limits allow: what is refused, and what is not.
     pub(super) fn subscribe(
         &mut self,
         connection: Number,
         symbols: &[Wanted<'_>],
-        now: u64,
-    ) -> (Vec<RefusedAt<'static>>, Vec<Frame>) {
-        let (mut refused, mut ticks) = (Vec::new(), Batch::default());
+    ) -> (Vec<RefusedAt<'static>>, Vec<SymbolId>) {
+        let (mut refused, mut accepted) = (Vec::new(), Vec::with_capacity(symbols.len()));
         for (at, wanted) in symbols.iter().enumerate() {
             match self.carry(connection, wanted) {
-                Ok((symbol, carrier)) => ticks.add(&self.market, symbol, &carrier, now),
+                Ok(symbol) => accepted.push(symbol),
                 Err(reason) => refused.push(RefusedAt { at, reason: reason.into() }),
             }
         }
         let most = self.floor.lines().map(|(_, topics)| topics).max().unwrap_or(0);
         self.counts.most_topics = self.counts.most_topics.max(most);
-        let frames = ticks.finish();
-        self.counts.ticks += frames.iter().map(|frame| frame.ticks).sum::<u64>();
-        (refused, frames)
+        (refused, accepted)
     }
 
-    fn carry(&mut self, connection: Number, wanted: &Wanted<'_>) -> Result<(SymbolId, Carrier), String> {
+    /// How these symbols stand, as far as the connection still carries them.
+    pub(super) fn first(&mut self, connection: Number, symbols: &[SymbolId], now: u64) -> Vec<Frame> {
+        let mut ticks = Batch::default();
+        for &symbol in symbols {
+            let carriers = self.floor.carriers(symbol);
+            if let Some(carrier) = carriers.iter().find(|carrier| carrier.connection == connection) {
+                ticks.add(&self.market, symbol, carrier, now);
+            }
+        }
+        let frames = ticks.finish();
+        self.counts.ticks += frames.iter().map(|frame| frame.ticks).sum::<u64>();
+        frames
+    }
+
+    fn carry(&mut self, connection: Number, wanted: &Wanted<'_>) -> Result<SymbolId, String> {
         let found = self.market.find(&wanted.exchange, &wanted.symbol).ok_or("unknown symbol")?;
         let level = wanted.level().ok_or("unknown mode")?;
         let carrier = Carrier { connection, key: wanted.key, level };
         match self.floor.carry(found, carrier) {
-            Ok(()) => Ok((found, carrier)),
+            Ok(()) => Ok(found),
             Err(Full) => {
                 self.counts.over_capacity += 1;
                 Err(format!("this connection carries {} symbols, and no more are allowed", self.floor.max_topics()))
@@ -165,8 +179,9 @@ impl World {
         }
     }
 
-    /// So many trades, and whom to tell.
-    pub(super) fn trade(&mut self, trades: u64, now: u64) -> Vec<(mpsc::Sender<Frame>, Vec<Frame>)> {
+    /// So many trades. Ticks are put into their connections' queues here, before the lock is let go: none may be queued after
+    /// a newer one was written.
+    pub(super) fn trade(&mut self, trades: u64, now: u64) {
         let mut batches: BTreeMap<Number, Batch> = BTreeMap::new();
         for _ in 0..trades {
             let Some(symbol) = self.floor.next() else { break };
@@ -175,10 +190,16 @@ impl World {
                 batches.entry(carrier.connection).or_default().add(&self.market, symbol, carrier, now);
             }
         }
-        batches
-            .into_iter()
-            .filter_map(|(number, batch)| Some((self.lines.get(&number)?.frames.clone(), batch.finish())))
-            .collect()
+        for (number, batch) in batches {
+            let Some(line) = self.lines.get(&number) else { continue };
+            for frame in batch.finish() {
+                let ticks = frame.ticks;
+                match line.frames.try_send(frame) {
+                    Ok(()) => self.counts.ticks += ticks,
+                    Err(_) => self.counts.lost += ticks,
+                }
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why a connection to a simulated exchange failed. What came over the wire is shown shortened, and without control characters.
 
+use crate::address::AddressError;
 use crate::credential::CredentialError;
 use std::io;
 use tokio_tungstenite::tungstenite::http::{Response, StatusCode};
@@ -10,13 +11,20 @@ use super::super::wire::EXPIRED;
 /// Longest text of the exchange that is passed on, in characters.
 const SHOWN: usize = 200;
 
-/// Not the address of an exchange.
+/// Why a text is not the address of an exchange.
 #[derive(Debug, thiserror::Error)]
-#[error("`{url}` is not the address of an exchange, such as ws://127.0.0.1:7001")]
 #[non_exhaustive]
-pub struct UrlError {
-    /// What it is instead.
-    pub url: String,
+pub enum UrlError {
+    /// It is no address of a WebSocket server.
+    #[error("that is not the address of an exchange, such as ws://127.0.0.1:7001")]
+    Address(#[from] AddressError),
+    /// It is one that is spoken to with TLS.
+    #[error("`{url}` asks for TLS, which exchanges do not speak; accepted: such as ws://127.0.0.1:7001")]
+    #[non_exhaustive]
+    Secure {
+        /// Which.
+        url: String,
+    },
 }
 
 /// Why a connection to a simulated exchange failed.

@@ -20,7 +20,7 @@ type Socket = WebSocketStream<TcpStream>;
 #[derive(Debug)]
 pub struct Writer {
     sink: SplitSink<Socket, Message>,
-    common: Arc<Mutex<Common>>,
+    shared: Arc<Mutex<Shared>>,
     keys: HashMap<Instrument, u32>,
     next_key: u32,
     next_id: u64,
@@ -30,13 +30,13 @@ pub struct Writer {
 #[derive(Debug)]
 pub struct Reader {
     stream: SplitStream<Socket>,
-    common: Arc<Mutex<Common>>,
+    shared: Arc<Mutex<Shared>>,
     presented: Presented,
 }
 
 /// What both know.
 #[derive(Debug, Default)]
-struct Common {
+struct Shared {
     /// What ticks are named by. As many as are subscribed to: only this side adds to it.
     instruments: HashMap<u32, Instrument>,
     asked: Option<Asked>,
@@ -53,9 +53,9 @@ struct Asked {
 /// The halves of an open connection.
 pub(super) fn of(socket: Socket, presented: Presented) -> (Writer, Reader) {
     let (sink, stream) = socket.split();
-    let common = Arc::default();
-    let reader = Reader { stream, common: Arc::clone(&common), presented };
-    (Writer { sink, common, keys: HashMap::new(), next_key: 0, next_id: 0 }, reader)
+    let shared = Arc::default();
+    let reader = Reader { stream, shared: Arc::clone(&shared), presented };
+    (Writer { sink, shared, keys: HashMap::new(), next_key: 0, next_id: 0 }, reader)
 }
 
 impl Writer {
@@ -88,7 +88,7 @@ impl Writer {
                     let key = self.next_key.checked_add(1).ok_or(UpstreamError::OutOfKeys)?;
                     self.next_key = key;
                     self.keys.insert(instrument.clone(), key);
-                    lock(&self.common).instruments.insert(key, instrument.clone());
+                    lock(&self.shared).instruments.insert(key, instrument.clone());
                     new.push(position);
                     key
                 }
@@ -122,7 +122,7 @@ impl Writer {
     /// Asks and waits for the answer. Should the connection end, the reader notices.
     async fn ask(&mut self, id: u64, symbols: usize, request: &Request<'_>) -> Result<Vec<Refused>, UpstreamError> {
         let (answer, answered) = oneshot::channel();
-        lock(&self.common).asked = Some(Asked { id, symbols, answer });
+        lock(&self.shared).asked = Some(Asked { id, symbols, answer });
         self.send(request).await?;
         answered.await.map_err(|_| UpstreamError::Garbled("an answer was lost"))
     }
@@ -145,7 +145,7 @@ impl Writer {
 
     fn forget(&mut self, instrument: &Instrument) {
         if let Some(key) = self.keys.remove(instrument) {
-            lock(&self.common).instruments.remove(&key);
+            lock(&self.shared).instruments.remove(&key);
         }
     }
 
@@ -182,11 +182,11 @@ impl Reader {
     }
 
     fn ticked(&self, frame: &Bytes, ticked: &[Ticked<'_>], ticks: &mut Vec<Tick>) -> Result<(), UpstreamError> {
-        let common = lock(&self.common);
+        let shared = lock(&self.shared);
         for Ticked { key, mode, payload } in ticked {
             let mode = Mode::from_number(*mode).ok_or(UpstreamError::Garbled("an unknown mode"))?;
             // One that is not known any more was under way when it was dropped.
-            if let Some(instrument) = common.instruments.get(key) {
+            if let Some(instrument) = shared.instruments.get(key) {
                 let payload = frame.slice_ref(payload.get().as_bytes());
                 ticks.push(Tick { instrument: instrument.clone(), mode, payload });
             }
@@ -195,7 +195,7 @@ impl Reader {
     }
 
     fn acked(&self, id: u64, refused: &[RefusedAt<'_>]) -> Result<(), UpstreamError> {
-        let asked = lock(&self.common).asked.take();
+        let asked = lock(&self.shared).asked.take();
         let Some(Asked { symbols, answer, .. }) = asked.filter(|asked| asked.id == id) else {
             return Err(UpstreamError::Garbled("an answer to what was not asked"));
         };
@@ -221,6 +221,6 @@ fn is_sendable(instrument: &Instrument) -> bool {
     [instrument.exchange(), instrument.symbol()].iter().all(|name| (1..=LONGEST_NAME).contains(&name.len()))
 }
 
-fn lock(common: &Mutex<Common>) -> MutexGuard<'_, Common> {
-    common.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

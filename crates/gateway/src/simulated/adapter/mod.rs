@@ -7,6 +7,7 @@ pub use error::{UpstreamError, UrlError};
 
 use super::wire::LONGEST_ANSWER;
 use super::world::now;
+use crate::address::Address;
 use crate::credential::{Credential, Presented};
 use carom::feed::{Adapter, Change, Pacing, Refused, Tick};
 use halves::{Reader, Writer};
@@ -16,8 +17,8 @@ use tokio_tungstenite::client_async_with_config;
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue};
-use tokio_tungstenite::tungstenite::http::{StatusCode, Uri};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 /// Speaks to an [`Exchange`](super::Exchange), here or in another process.
@@ -26,9 +27,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 /// exchange hears every 10 s that this side lives.
 #[derive(Debug)]
 pub struct Simulated {
-    uri: Uri,
-    /// Host and port, as they are connected to.
-    address: String,
+    address: Address,
     credential: Credential,
 }
 
@@ -38,15 +37,15 @@ impl Simulated {
     /// # Errors
     /// When that is not the address of one.
     pub fn new(url: &str, credential: Credential) -> Result<Simulated, UrlError> {
-        let wrong = || UrlError { url: url.to_owned() };
-        let uri: Uri = url.parse().map_err(|_| wrong())?;
-        let host = uri.host().filter(|host| !host.is_empty() && uri.scheme_str() == Some("ws")).ok_or_else(wrong)?;
-        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
-        Ok(Simulated { uri, address, credential })
+        let address: Address = url.parse()?;
+        if address.is_secure() {
+            return Err(UrlError::Secure { url: address.to_string() });
+        }
+        Ok(Simulated { address, credential })
     }
 
     fn request(&self, presented: &Presented) -> Result<Request, UpstreamError> {
-        let mut request = self.uri.clone().into_client_request()?;
+        let mut request = self.address.uri().clone().into_client_request()?;
         let mut bearer = HeaderValue::try_from(format!("Bearer {}", presented.secret()))
             .map_err(|_| UpstreamError::Unpresentable)?;
         bearer.set_sensitive(true);
@@ -63,7 +62,8 @@ impl Adapter for Simulated {
     async fn open(&self) -> Result<(Writer, Reader), UpstreamError> {
         let presented = self.credential.present().await?;
         let request = self.request(&presented)?;
-        let socket = TcpStream::connect(&self.address).await.map_err(UpstreamError::Unreachable)?;
+        let socket =
+            TcpStream::connect((self.address.host(), self.address.port())).await.map_err(UpstreamError::Unreachable)?;
         socket.set_nodelay(true).map_err(UpstreamError::Unreachable)?;
         let config = WebSocketConfig::default()
             .read_buffer_size(64 * 1024)
@@ -113,11 +113,17 @@ mod tests {
 
     #[test]
     fn addresses_of_exchanges_are_known_from_others() {
-        let at = |url| Simulated::new(url, Credential::fixed("token")).map(|simulated| simulated.address);
-        assert_eq!(at("ws://127.0.0.1:7001").unwrap(), "127.0.0.1:7001");
-        assert_eq!(at("ws://[::1]:7001/feed").unwrap(), "[::1]:7001");
-        assert_eq!(at("ws://exchange").unwrap(), "exchange:80");
-        for wrong in ["", "127.0.0.1:7001", "http://127.0.0.1", "wss://127.0.0.1", "ws://"] {
+        let at = |url| {
+            let address = Simulated::new(url, Credential::fixed("token"))?.address;
+            Ok((address.host().to_owned(), address.port()))
+        };
+        let known = |url| at(url).unwrap_or_else(|error: UrlError| panic!("{url}: {error}"));
+        assert_eq!(known("ws://127.0.0.1:7001"), ("127.0.0.1".to_owned(), 7001));
+        assert_eq!(known("ws://[::1]:7001/feed"), ("::1".to_owned(), 7001));
+        assert_eq!(known("ws://exchange"), ("exchange".to_owned(), 80));
+        let others = ["", "127.0.0.1:7001", "http://127.0.0.1", "wss://127.0.0.1", "ws://"];
+        for wrong in others.into_iter().chain(["ws://127.0.0.1:70001", "ws://127.0.0.1:", "ws://me:pw@127.0.0.1:7001"])
+        {
             assert!(at(wrong).unwrap_err().to_string().contains("ws://127.0.0.1:7001"), "{wrong}");
         }
     }
