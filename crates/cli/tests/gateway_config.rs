@@ -137,7 +137,7 @@ async fn what_openalgo_has_and_is_not_used_here_is_named() {
     let folder = folder("config-unused", &[(".env", "ZMQ_HOST = '127.0.0.1'\nZMQ_PORT = '5555'\n")]);
     let mut gateway = Serving::gateway(&folder, &[]).await;
     let told = gateway.running.told("note").await;
-    assert_eq!(told, "note: .env:1: ZMQ_HOST, .env:2: ZMQ_PORT is not used: ticks stay in this process");
+    assert_eq!(told, "note: ticks stay in this process, and this is not used: .env:1: ZMQ_HOST, .env:2: ZMQ_PORT");
 }
 
 #[tokio::test]

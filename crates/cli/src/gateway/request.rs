@@ -18,7 +18,7 @@ impl Request {
     pub(super) fn new(args: args::Gateway) -> Result<Request, Failure> {
         let environment = Environment::read()?;
         if let Some(unused) = &environment.unused {
-            say(format_args!("note: {unused} is not used: ticks stay in this process"));
+            say(format_args!("note: ticks stay in this process, and this is not used: {unused}"));
         }
         let mut config = Config::read(args.config.as_deref(), &environment)?;
         put_over(&mut config, args);
