@@ -57,6 +57,14 @@ fn runtime() -> Result<Runtime, Failure> {
     Builder::new_current_thread().enable_all().build().map_err(cannot_start)
 }
 
+/// Runs a command to its end. A thread that waits for something that may never come, a name to be looked up or a file to be
+/// read, ends with the program and does not hold it up.
+fn block_on<T>(runtime: Runtime, command: impl Future<Output = T>) -> T {
+    let ended = runtime.block_on(command);
+    runtime.shutdown_background();
+    ended
+}
+
 fn cannot_start(error: io::Error) -> Failure {
     Failure::Unavailable(format!("cannot start: {error}"))
 }

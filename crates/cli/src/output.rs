@@ -1,5 +1,6 @@
 //! What goes to stdout: backends as lines, for people or for programs, and what others say made harmless.
 
+use crate::failure::say;
 use crate::timestamp::Timestamp;
 use carom::Backend;
 use carom::resolver::{BackendKey, Detail, Resolution, Via};
@@ -7,6 +8,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A backend, and where it is known from if that was looked up.
 #[derive(Clone, Debug)]
@@ -133,10 +135,62 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// What is served and where. Whoever serves goes on when nobody wants to know.
+pub(crate) fn announce(text: &str) {
+    if let Err(error) = print(text) {
+        say(format_args!("warning: what is served cannot be shown: {error}"));
+    }
+}
+
+/// Where somebody on this machine gets to a server that listens there.
+pub(crate) fn reachable(at: SocketAddr) -> SocketAddr {
+    let ip = match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, at.port())
+}
+
 /// What others say, which could be anything, without what a terminal would obey.
 pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_debug().collect() } else { c.to_string() };
+    let shown = |c: char| if is_obeyed(c) { c.escape_debug().collect() } else { c.to_string() };
     text.chars().map(shown).collect()
+}
+
+/// The same for a JSON text that others have written: it means what it did, and is one line.
+pub(crate) fn printable_json(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let (mut quoted, mut escaped) = (false, false);
+    for c in text.chars() {
+        if is_obeyed(c) {
+            if quoted {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    let _ = write!(shown, "\\u{unit:04x}");
+                }
+            } else {
+                // Between two tokens it is a blank like others.
+                shown.push(' ');
+            }
+        } else {
+            shown.push(c);
+        }
+        (quoted, escaped) = match c {
+            '"' if !escaped => (!quoted, false),
+            '\\' if quoted => (quoted, !escaped),
+            _ => (quoted, false),
+        };
+    }
+    shown
+}
+
+/// Whether it is none that is seen, but one that moves the cursor, ends a line, or changes how its neighbours are shown.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -146,5 +200,16 @@ mod tests {
     #[test]
     fn what_a_terminal_would_obey_is_shown_instead() {
         assert_eq!(printable("no\u{1b}[2J \"way\"\n"), "no\\u{1b}[2J \"way\"\\n");
+        assert_eq!(printable("\u{202e}NIBS \u{9b}\u{7f}é"), "\\u{202e}NIBS \\u{9b}\\u{7f}é");
+    }
+
+    #[test]
+    fn json_means_the_same_without_it() {
+        let sent = "{\n\"a\\\\\":\r\"\u{9b}2J\u{7f}\u{e0041}\\\"\u{202e}\",\t\"\\n\":\"é\"}";
+        let shown = printable_json(sent);
+        let expected = r#"{ "a\\": "\u009b2J\u007f\udb40\udc41\"\u202e", "\n":"é"}"#;
+        assert_eq!(shown, expected);
+        let value = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&shown), value(sent));
     }
 }

@@ -9,7 +9,7 @@ async fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = carom(["completions", shell]).await;
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
-        for word in ["resolve", "follow", "ledger", "get-txn"] {
+        for word in ["resolve", "follow", "ledger", "get-txn", "gateway", "exchange", "watch", "max-connections"] {
             assert!(ran.stdout.contains(word), "{shell}: {word}");
         }
     }
@@ -28,6 +28,16 @@ async fn manual_pages() {
     assert!(ran.stdout.contains(".TH carom-ledger 1") && ran.stdout.contains("\\-\\-genesis"), "{}", ran.stdout);
     let ran = carom(["man", "ledger", "get-txn"]).await;
     assert!(ran.stdout.contains(".TH carom-ledger-get-txn 1"), "{}", ran.stdout);
+    for (words, option) in [
+        (&["man", "gateway"][..], "\\-\\-tls\\-certificate"),
+        (&["man", "exchange"], "\\-\\-kill\\-every"),
+        (&["man", "watch"], "\\-\\-key\\-file"),
+        (&["man", "key", "new"], "\\-\\-broker"),
+    ] {
+        let ran = carom(words).await;
+        let title = format!(".TH carom-{} 1", words[1..].join("-"));
+        assert!(ran.stdout.contains(&title) && ran.stdout.contains(option), "{}", ran.stdout);
+    }
     for (words, problem) in [
         (&["man", "wat"][..], "error: `wat` is no command of carom; there are resolve, ledger, "),
         (&["man", "ledger", "wat"], "error: `wat` is no command of ledger; there are status, get-txn, submit\n"),
@@ -45,8 +55,8 @@ async fn help_and_version() {
     assert_eq!(ran.stdout, concat!("carom ", env!("CARGO_PKG_VERSION"), "\n"));
     let ran = carom(["--help"]).await;
     assert!(ran.stdout.lines().count() < 25 && ran.stdout.contains("resolve"), "{}", ran.stdout);
-    for command in ["resolve", "ledger"] {
-        let ran = carom([command, "--help"]).await;
+    for command in [&["resolve"][..], &["ledger"], &["gateway"], &["exchange"], &["watch"], &["key", "new"]] {
+        let ran = carom(command.iter().chain(&["--help"])).await;
         assert!(ran.stdout.contains("Examples:") && ran.stdout.contains("Exit codes:"), "{}", ran.stdout);
         assert!(ran.stdout.lines().all(|line| line.len() <= 100), "{}", ran.stdout);
     }

@@ -112,6 +112,32 @@ async fn flags_go_over_the_file_over_variables_over_dotenv_over_defaults() {
     let gateway = start(&["-c", "c.toml", "--listen", "127.0.0.1:0"], &variables).await;
     let banner = &gateway.banner;
     assert!(banner.contains("(--listen)") && banner.contains("up to 33 symbols on each of 22 connections"), "{banner}");
+    let typed = ["--listen", "127.0.0.1:0", "--max-topics-per-connection", "44", "--max-connections", "45"];
+    let gateway = start(&[&["-c", "c.toml"], &typed[..]].concat(), &variables).await;
+    assert!(gateway.banner.contains("up to 44 symbols on each of 45 connections"), "{}", gateway.banner);
+}
+
+#[tokio::test]
+async fn options_that_make_no_sense() {
+    let folder = folder("config-options", &[]);
+    for (args, problem) in [
+        (&["--max-connections", "0"][..], "accepted: a number from 1 to 10000"),
+        (&["--max-topics-per-connection", "many"], "accepted: a number from 1 to 1000000"),
+        (&["--tls-key", "key.pem"], "--tls-certificate"),
+        (&["--tls-certificate", "chain.pem"], "--tls-key"),
+    ] {
+        let ran = ran(&folder, &[&["gateway"], args].concat()).await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains(problem), "{ran:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_openalgo_has_and_is_not_used_here_is_named() {
+    let folder = folder("config-unused", &[(".env", "ZMQ_HOST = '127.0.0.1'\nZMQ_PORT = '5555'\n")]);
+    let mut gateway = Serving::gateway(&folder, &[]).await;
+    let told = gateway.running.told("note").await;
+    assert_eq!(told, "note: ticks stay in this process, and this is not used: .env:1: ZMQ_HOST, .env:2: ZMQ_PORT");
 }
 
 #[tokio::test]
@@ -158,6 +184,9 @@ async fn a_certificate_that_is_none_is_named() {
     let ran = ran(&folder, &["gateway", "-c", "c.toml", "--listen", "127.0.0.1:0"]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: TLS cannot be offered: ") && ran.stderr.contains("none.pem"), "{ran:?}");
+    let typed = ["gateway", "-c", "c.toml", "--tls-certificate", "other.pem", "--tls-key", "other.pem"];
+    let ran = serving::ran(&folder, &typed).await;
+    assert!(ran.stderr.contains("other.pem") && !ran.stderr.contains("none.pem"), "{ran:?}");
 }
 
 /// What `--help` shows of the config is one, apart from files that are not here.
@@ -165,7 +194,7 @@ async fn a_certificate_that_is_none_is_named() {
 async fn the_config_that_is_shown_works() {
     let help = program::carom(["gateway", "--help"]).await.stdout;
     let (_, shown) = help.split_once("Config:\n").unwrap();
-    let (shown, _) = shown.split_once("\n  Below the config").unwrap();
+    let (shown, _) = shown.split_once("\n  Options of the command line").unwrap();
     let missing =
         |line: &&str| ["keys = ", "tls_certificate = ", "tls_key = "].iter().any(|key| line.trim().starts_with(key));
     let config: String = shown.lines().filter(|line| !missing(line)).map(|line| format!("{line}\n")).collect();

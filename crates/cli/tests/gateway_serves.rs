@@ -30,6 +30,19 @@ async fn without_a_word_it_is_a_demonstration() {
 }
 
 #[tokio::test]
+async fn those_who_serve_go_on_when_nobody_reads_what_they_say() {
+    let folder = folder("gateway-unread", &[]);
+    for name in ["gateway", "exchange"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = inside(&folder, &[name, "--listen", "127.0.0.1:0"]);
+        let mut serving = Running::writing_to(&mut command, writer);
+        serving.told("warning: what is served cannot be shown: ").await;
+        assert_eq!(serving.end("-TERM").await.code, Some(0), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn clients_are_told_when_it_stops_and_come_back() {
     let folder = folder("gateway-back", &[]);
     let made = carom(["key", "new", "--user", "demo", "--file", folder.join("keys.toml").to_str().unwrap()]).await;

@@ -4,7 +4,8 @@
 mod program;
 mod serving;
 
-use serving::{Serving, folder, ran};
+use program::Running;
+use serving::{Serving, folder, inside, ran};
 
 fn config(exchange: &Serving, more: &str) -> String {
     format!("[[feed]]\nbroker = \"simulated\"\nuser = \"demo\"\nurl = \"{}\"\n{more}", exchange.url)
@@ -16,9 +17,11 @@ async fn connections_that_are_cut_are_made_up_for() {
     let exchange = Serving::exchange(&folder, &["--kill-every", "150ms", "--rate", "500", "--ack-delay", "1ms"]).await;
     assert!(exchange.banner.contains(&format!("url = \"{}\"", exchange.url)), "{}", exchange.banner);
     std::fs::write(folder.join("carom.toml"), config(&exchange, "")).unwrap();
-    let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
-    let ran = gateway.watched(&gateway.key(), &["--count", "60", "NSE:SBIN"]).await;
-    assert_eq!((ran.code, ran.stdout.lines().count(), &*ran.stderr), (Some(0), 60, ""), "{ran:?}");
+    let mut gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    // More than one connection brings, and not many more: each is waited for longer than the one before.
+    let ran = gateway.watched(&gateway.key(), &["--count", "20", "NSE:SBIN"]).await;
+    assert_eq!((ran.code, ran.stdout.lines().count(), &*ran.stderr), (Some(0), 20, ""), "{ran:?}");
+    gateway.running.told("a connection was lost").await;
     assert_eq!(gateway.running.end("-TERM").await.code, Some(0));
     assert_eq!(exchange.running.end("-INT").await.code, Some(0));
 }
@@ -43,6 +46,67 @@ async fn another_token_is_read_from_its_file_and_ticks_go_on() {
     // Nobody has asked for this one yet, so that it cannot be left from before.
     let ran = gateway.watched(&key, &["--count", "1", "NSE:RELIANCE"]).await;
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 1), "{ran:?}");
+}
+
+#[tokio::test]
+async fn the_same_token_read_again_ends_nothing() {
+    let folder = folder("upstream-same", &[("token", "monday\n")]);
+    let mut exchange = Serving::exchange(&folder, &["--token-file", "token"]).await;
+    let file = folder.join("token");
+    assert!(exchange.banner.contains(&format!("credential_file = {file:?}")), "{}", exchange.banner);
+    std::fs::write(folder.join("carom.toml"), config(&exchange, "credential_file = \"token\"\n")).unwrap();
+    let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    let key = gateway.key();
+    assert_eq!(gateway.watched(&key, &["--count", "1", "NSE:SBIN"]).await.code, Some(0));
+    exchange.running.signal("-HUP").await;
+    exchange.running.told("is the same").await;
+    let ran = gateway.watched(&key, &["--count", "1", "NSE:RELIANCE"]).await;
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 1), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_tried_again_when_somebody_says_so() {
+    let folder = folder("upstream-again", &[("token", "tuesday\n")]);
+    let mut exchange = Serving::exchange(&folder, &["--token-file", "token"]).await;
+    std::fs::write(folder.join("carom.toml"), config(&exchange, "credential = \"monday\"\n")).unwrap();
+    let mut gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    let key = gateway.key();
+    let mut watching = Running::of(gateway.watch(&key, &["NSE:SBIN"]));
+    gateway.running.told("refuses the credential").await;
+    std::fs::write(folder.join("token"), "monday\n").unwrap();
+    exchange.running.signal("-HUP").await;
+    exchange.running.told("read again").await;
+    gateway.running.signal("-HUP").await;
+    let told = gateway.running.told("the feed of").await;
+    assert_eq!(told, "the feed of demo at simulated tries its credential again");
+    watching.line().await;
+}
+
+#[tokio::test]
+async fn a_token_from_stdin_is_read_once() {
+    let folder = folder("upstream-stdin", &[("token", "monday\n")]);
+    let mut command = inside(&folder, &["exchange", "--listen", "127.0.0.1:0", "--token-file", "-"]);
+    command.stdin(std::fs::File::open(folder.join("token")).unwrap());
+    let mut exchange = Serving::start(command).await;
+    let banner = &exchange.banner;
+    assert!(banner.contains("credential = \"THE TOKEN\"") && !banner.contains("monday"), "{banner}");
+    exchange.running.signal("-HUP").await;
+    exchange.running.told("there is no file to read a token from").await;
+    assert_eq!(exchange.running.end("-TERM").await.code, Some(0));
+}
+
+/// Whoever opens a pipe that nobody writes to waits for good.
+#[tokio::test]
+async fn a_credential_that_never_comes_does_not_hold_up_the_end() {
+    let folder = folder("upstream-never", &[]);
+    let exchange = Serving::exchange(&folder, &[]).await;
+    let made = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap();
+    assert!(made.success());
+    std::fs::write(folder.join("carom.toml"), config(&exchange, "credential_file = \"pipe\"\n")).unwrap();
+    let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    let ran = gateway.watched(&gateway.key(), &["--for", "2s", "--count", "1", "NSE:SBIN"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+    assert_eq!(gateway.running.end("-TERM").await.code, Some(0));
 }
 
 #[tokio::test]

@@ -45,6 +45,45 @@ async fn keys_are_added_to_a_file_for_its_owner_alone() {
     }
 }
 
+/// Each either has its turn, and its key is kept, or says that it has not.
+#[tokio::test]
+async fn of_many_at_once_nobody_loses_a_key() {
+    let file = path("many");
+    let name = file.to_str().unwrap();
+    let runs = (0..24).map(|n| {
+        let user = format!("user{n}");
+        async move { carom(["key", "new", "--user", &user, "--file", name]).await }
+    });
+    let ran = futures_util::future::join_all(runs).await;
+    let keys = Keys::from_file(&file).unwrap();
+    let made: Vec<_> = ran.iter().filter(|ran| ran.code == Some(0)).collect();
+    assert!(!made.is_empty(), "{ran:?}");
+    assert_eq!(keys.len(), made.len(), "{ran:?}");
+    for ran in &ran {
+        match ran.code {
+            Some(0) => assert!(keys.check(ran.stdout.trim()).is_some(), "{ran:?}"),
+            _ => assert!(ran.stdout.is_empty() && ran.stderr.contains("somebody else is at it"), "{ran:?}"),
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn whoever_could_read_the_file_still_can_and_others_cannot() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let file = path("group");
+    std::fs::write(&file, "# ours\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    // Only some may give a file away; for the others it stays their own.
+    let _ = chown(&file, Some(4321), Some(1234));
+    let before = std::fs::metadata(&file).unwrap();
+    let ran = carom(["key", "new", "--user", "asha", "--file", file.to_str().unwrap()]).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let after = std::fs::metadata(&file).unwrap();
+    assert_eq!((after.uid(), after.gid(), after.mode() & 0o777), (before.uid(), before.gid(), 0o640));
+    assert!(Keys::from_file(&file).unwrap().check(ran.stdout.trim()).is_some());
+}
+
 #[tokio::test]
 async fn a_file_that_makes_no_sense_is_left_alone() {
     let file = path("broken");
@@ -54,6 +93,7 @@ async fn a_file_that_makes_no_sense_is_left_alone() {
     assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
     assert!(ran.stderr.starts_with(&format!("error: {name}:1: key.user: is missing")), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "[[key]]\nusr = \"asha\"\n");
+    assert!(!std::fs::exists(format!("{name}.new")).unwrap(), "the next one has its turn");
 }
 
 #[tokio::test]

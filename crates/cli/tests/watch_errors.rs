@@ -90,6 +90,14 @@ async fn no_gateway_or_one_that_is_full() {
 }
 
 #[tokio::test]
+async fn a_gateway_that_says_nothing_is_none() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let ran = watch(&url, &["--for", "500ms", "NSE:SBIN"]).await;
+    assert_eq!((ran.code, ran.stderr), (Some(1), format!("error: {url}: no connection within 500ms\n")));
+}
+
+#[tokio::test]
 async fn command_lines_that_make_no_sense() {
     for (args, problem) in [
         (&["-k", "x"][..], "<EXCHANGE:SYMBOL>"),

@@ -1,6 +1,6 @@
 //! What can be typed after `carom gateway`.
 
-use crate::config::address;
+use crate::config::{MOST_CONNECTIONS, MOST_TOPICS, address};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -46,16 +46,19 @@ Config:
   user = \"asha\"
   url = \"ws://127.0.0.1:7001\"        # a `carom exchange` that runs
   credential_file = \"token\"          # or credential = \"TEXT\",
-                                     # or credential_command = [\"PROGRAM\", \"ARGUMENT\"]
+                                     # or credential_command = [\"PROGRAM\", \"ARGUMENT\"],
+                                     # found in PATH, or from the working directory
 
-  Below the config file are the variables WEBSOCKET_HOST, WEBSOCKET_PORT,
-  MAX_SYMBOLS_PER_WEBSOCKET and MAX_WEBSOCKET_CONNECTIONS, and below these the same names in a
-  file .env in the working directory.
+  Options of the command line go over the config file. Below it are the variables
+  WEBSOCKET_HOST, WEBSOCKET_PORT, MAX_SYMBOLS_PER_WEBSOCKET and MAX_WEBSOCKET_CONNECTIONS, and
+  below these the same names in a file .env in the working directory. ZMQ_HOST and ZMQ_PORT are
+  not used: ticks stay in this process.
 
 Output:
   What is served and where, the key if one was made for this run, and what to try. Milestones
-  go to stderr with CAROM_LOG=info. SIGHUP reads the keys again; SIGINT and SIGTERM end it, after
-  clients and upstreams were told.
+  go to stderr with CAROM_LOG=info. SIGHUP reads the keys again, and tries credentials again that
+  brokers have refused; clients that are connected stay, also those whose key is gone. SIGINT and
+  SIGTERM end it, after clients and upstreams were told.
 
 Exit codes:
   0  it was stopped
@@ -78,4 +81,26 @@ pub(crate) struct Gateway {
     /// The file with the keys of clients [default: a key is made for this run and shown once]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) keys: Option<PathBuf>,
+
+    /// The certificate chain (PEM) to serve TLS with [default: no TLS]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// The key (PEM) of that certificate
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Most symbols on one connection to a broker, for every feed [default: 1000]
+    #[arg(long, value_name = "N", value_parser = up_to::<MOST_TOPICS>)]
+    pub(crate) max_topics_per_connection: Option<usize>,
+
+    /// Most connections to a broker, for every feed [default: 3]
+    #[arg(long, value_name = "N", value_parser = up_to::<MOST_CONNECTIONS>)]
+    pub(crate) max_connections: Option<usize>,
+}
+
+/// From 1 on.
+fn up_to<const MOST: usize>(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MOST).contains(count));
+    count.ok_or_else(|| format!("accepted: a number from 1 to {MOST}"))
 }

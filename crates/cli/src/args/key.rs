@@ -31,7 +31,7 @@ Exit codes:
 
 Examples:
   carom key new --user demo 2>> keys.toml          the key on the terminal, the table in the file
-  carom key new --user asha --file keys.toml       the same, and the file is for its owner alone
+  carom key new --user asha --file keys.toml       the same, and others cannot read the file
   carom key new --user asha --broker simulated --name laptop --file keys.toml > laptop.key")]
 pub(crate) struct NewKey {
     /// Whose it is: a user that some [[feed]] of the gateway is for
@@ -46,9 +46,10 @@ pub(crate) struct NewKey {
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
 
-    /// The keys file to add it to; made if it is not there, and readable by its owner alone from then on
+    /// The keys file to add it to; made, for its owner alone, if it is not there
     ///
-    /// It is replaced as a whole or not at all, so that a gateway that reads it meanwhile sees the old keys or the new ones.
+    /// It is replaced as a whole or not at all, so that a gateway that reads it meanwhile sees the old keys or the new ones. A
+    /// file that is there keeps its owner, its group and what both may do with it; others may do nothing from then on.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

@@ -19,7 +19,7 @@ Output:
 Exit codes:
   0  ended by --count, --for, SIGINT, SIGTERM or its reader
   1  the gateway cannot be reached, or refuses the key or all symbols; --for was over before
-     --count; or the output could not be written
+     --count or before there was a connection; or the output could not be written
   2  the command line makes no sense
 
 Examples:

@@ -20,6 +20,8 @@ const TOPICS: &str = "MAX_SYMBOLS_PER_WEBSOCKET";
 const CONNECTIONS: &str = "MAX_WEBSOCKET_CONNECTIONS";
 /// What is read, and nothing else is.
 const NAMES: [&str; 4] = [HOST, PORT, TOPICS, CONNECTIONS];
+/// OpenAlgo's bus, which somebody may expect to find here.
+const UNUSED: [&str; 2] = ["ZMQ_HOST", "ZMQ_PORT"];
 
 /// What the environment says, as far as anybody asks. A variable that is empty says nothing.
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ pub(crate) struct Environment {
     pub(crate) port: Option<Layered<u16>>,
     pub(crate) max_topics_per_connection: Option<Layered<usize>>,
     pub(crate) max_connections: Option<Layered<usize>>,
+    /// What is set and not read: where that is said.
+    pub(crate) unused: Option<String>,
 }
 
 impl Environment {
@@ -47,7 +51,7 @@ impl Environment {
     fn new(text: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
         let written = dotenv::parse(text).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
         let mut set: HashMap<&str, Layered<String>> = HashMap::new();
-        for name in NAMES {
+        for name in NAMES.into_iter().chain(UNUSED) {
             // Of several lines the last one counts, as it does for a shell.
             if let Some((_, value, line)) = written.iter().rfind(|(written, ..)| written == name) {
                 set.insert(name, Layered::new(value.clone(), format_args!("{FILE}:{line}: {name}")));
@@ -58,11 +62,13 @@ impl Environment {
             }
         }
         set.retain(|_, set| !set.value.trim().is_empty());
+        let unused: Vec<_> = UNUSED.iter().filter_map(|name| set.remove(name)).map(|unused| unused.origin).collect();
         Ok(Environment {
             host: take(&mut set, HOST, "an IP address or localhost", host)?,
             port: take(&mut set, PORT, "a port from 0 to 65535", parsed)?,
             max_topics_per_connection: count(&mut set, TOPICS, MOST_TOPICS)?,
             max_connections: count(&mut set, CONNECTIONS, MOST_CONNECTIONS)?,
+            unused: Some(unused.join(", ")).filter(|unused| !unused.is_empty()),
         })
     }
 }
@@ -107,7 +113,13 @@ mod tests {
         assert_eq!(environment.host, Some(Layered::new([127, 0, 0, 1].into(), ".env:2: WEBSOCKET_HOST")));
         let topics = environment.max_topics_per_connection;
         assert_eq!(topics, Some(Layered::new(7, "the variable MAX_SYMBOLS_PER_WEBSOCKET")));
-        assert_eq!(environment.max_connections, None);
+        assert_eq!((environment.max_connections, environment.unused), (None, None));
+    }
+
+    #[test]
+    fn what_somebody_may_expect_to_be_read_is_known() {
+        let environment = read("ZMQ_HOST='127.0.0.1'\nZMQ_PORT=''", &[("ZMQ_PORT", "5555")]).unwrap();
+        assert_eq!(environment.unused.as_deref(), Some(".env:1: ZMQ_HOST, the variable ZMQ_PORT"));
     }
 
     #[test]

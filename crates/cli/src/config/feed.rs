@@ -11,8 +11,8 @@ use std::time::Duration;
 const TOPICS: usize = 1000;
 const CONNECTIONS: usize = 3;
 /// More would be a slip of the hand.
-pub(super) const MOST_TOPICS: usize = 1_000_000;
-pub(super) const MOST_CONNECTIONS: usize = 10_000;
+pub(crate) const MOST_TOPICS: usize = 1_000_000;
+pub(crate) const MOST_CONNECTIONS: usize = 10_000;
 
 /// A user at a broker.
 #[derive(Debug)]

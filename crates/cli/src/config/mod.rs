@@ -9,7 +9,7 @@ mod gateway;
 mod layered;
 
 pub(crate) use environment::Environment;
-pub(crate) use feed::{Feed, Upstream};
+pub(crate) use feed::{Feed, MOST_CONNECTIONS, MOST_TOPICS, Upstream};
 pub(crate) use gateway::{Gateway, KeysAt};
 pub(crate) use layered::{Layered, address};
 

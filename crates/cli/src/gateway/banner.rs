@@ -2,9 +2,10 @@
 
 use super::feeds::Feeds;
 use super::request::Request;
+use crate::output::reachable;
 use carom_gateway::DEFAULT_LISTEN;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 /// The key, for those whose keys are theirs to know.
 const YOURS: &str = "YOUR_KEY";
@@ -53,14 +54,4 @@ or, with `pip install openalgo`:
   time.sleep(60)
 "
     )
-}
-
-/// Where somebody on this machine gets to it.
-fn reachable(at: SocketAddr) -> SocketAddr {
-    let ip = match at.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, at.port())
 }

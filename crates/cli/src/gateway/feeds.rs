@@ -1,8 +1,8 @@
 //! The feeds of a gateway, and the exchanges that are started along with them.
 
 use crate::config::{self, Upstream};
-use crate::failure::{Failure, with_causes};
-use carom::feed::Feed;
+use crate::failure::{Failure, say, with_causes};
+use carom::feed::{Feed, State};
 use carom_gateway::credential::{Credential, Watcher};
 use carom_gateway::keys::{Identity, NewKey};
 use carom_gateway::simulated::{Exchange, Options, Simulated};
@@ -30,6 +30,16 @@ impl Feeds {
             running.push(Running::start(feed).await?);
         }
         Ok(Feeds { running })
+    }
+
+    /// Lets feeds go on whose credential was refused: whoever says so may know that it is accepted now.
+    pub(super) fn resume(&self) {
+        for Running { identity, feed, .. } in &self.running {
+            if feed.state() == State::Refused {
+                feed.resume();
+                say(format_args!("the feed of {} at {} tries its credential again", identity.user, identity.broker));
+            }
+        }
     }
 
     /// Ends the exchanges; the gateway has closed the feeds.

@@ -7,7 +7,7 @@ mod request;
 use crate::args;
 use crate::failure::{Failure, say, with_causes};
 use crate::orders::{Order, Orders};
-use crate::output::print;
+use crate::output::announce;
 use carom_gateway::{Gateway, StartError};
 use feeds::Feeds;
 use request::Request;
@@ -17,16 +17,17 @@ use tokio::time::Instant;
 pub(crate) fn run(args: args::Gateway) -> Result<(), Failure> {
     let request = Request::new(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(crate::cannot_start)?.block_on(serve(request))
+    crate::block_on(runtime.map_err(crate::cannot_start)?, serve(request))
 }
 
 async fn serve(request: Request) -> Result<(), Failure> {
     // First of all: a signal that comes early is not to find nobody.
     let mut orders = Orders::watch()?;
     let (feeds, gateway) = start(&request).await?;
-    print(&banner::of(&request, gateway.local_addr(), &feeds))?;
+    announce(&banner::of(&request, gateway.local_addr(), &feeds));
     while orders.next().await == Order::Reload {
         reload(&request);
+        feeds.resume();
     }
     say("stopping");
     let deadline = Instant::now() + request.config.gateway.stop_timeout;

@@ -16,15 +16,12 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(args: args::Gateway) -> Result<Request, Failure> {
-        let args::Gateway { config: file, listen, keys } = args;
         let environment = Environment::read()?;
-        let mut config = Config::read(file.as_deref(), &environment)?;
-        if let Some(listen) = listen {
-            config.gateway.listen = Layered::new(listen, "--listen");
+        if let Some(unused) = &environment.unused {
+            say(format_args!("note: ticks stay in this process, and this is not used: {unused}"));
         }
-        if let Some(keys) = keys {
-            config.gateway.keys = Some(Layered::new(KeysAt::File(keys), "--keys"));
-        }
+        let mut config = Config::read(args.config.as_deref(), &environment)?;
+        put_over(&mut config, args);
         let feeds: Vec<_> = config.feeds.iter().map(|feed| Identity::new(&*feed.broker, &*feed.user)).collect();
         let (keys, made) = match &config.gateway.keys {
             Some(at) => (read(at)?, Vec::new()),
@@ -32,6 +29,25 @@ impl Request {
         };
         warn(&keys, &feeds);
         Ok(Request { config, keys, made })
+    }
+}
+
+/// What was typed goes over everything.
+fn put_over(config: &mut Config, args: args::Gateway) {
+    let args::Gateway { config: _, listen, keys, tls_certificate, tls_key, .. } = args;
+    if let Some(listen) = listen {
+        config.gateway.listen = Layered::new(listen, "--listen");
+    }
+    if let Some(keys) = keys {
+        config.gateway.keys = Some(Layered::new(KeysAt::File(keys), "--keys"));
+    }
+    // Neither can be typed alone.
+    if let Some(tls) = tls_certificate.zip(tls_key) {
+        config.gateway.tls = Some(tls);
+    }
+    for feed in &mut config.feeds {
+        feed.max_topics_per_connection = args.max_topics_per_connection.unwrap_or(feed.max_topics_per_connection);
+        feed.max_connections = args.max_connections.unwrap_or(feed.max_connections);
     }
 }
 

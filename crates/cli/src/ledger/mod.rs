@@ -17,7 +17,7 @@ use status::Status;
 
 pub(crate) fn run(args: args::Ledger) -> Result<(), Failure> {
     let request = Request::new(args)?;
-    crate::runtime()?.block_on(ask(request))
+    crate::block_on(crate::runtime()?, ask(request))
 }
 
 async fn ask(request: Request) -> Result<(), Failure> {

@@ -17,7 +17,7 @@ pub(crate) fn run(args: args::Resolve) -> Result<(), Failure> {
     }
     let runtime = crate::runtime()?;
     let resolver = Resolver::start_on(runtime.handle(), request.resolver.clone());
-    runtime.block_on(async {
+    crate::block_on(runtime, async {
         if request.follow { follow::follow(&resolver, &request).await } else { once(&resolver, &request).await }
     })
 }

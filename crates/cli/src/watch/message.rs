@@ -31,7 +31,7 @@ pub(super) struct Tick {
     /// `NSE:SBIN`
     pub(super) name: String,
     /// As it was sent.
-    pub(super) data: Box<RawValue>,
+    pub(super) fields: Box<RawValue>,
 }
 
 /// `None` for what is not shown.
@@ -40,7 +40,8 @@ pub(super) fn read(text: &str) -> Option<Message> {
     let failed = wire.status.as_deref() == Some("error");
     match wire.kind.as_deref() {
         Some("market_data") => {
-            Some(Message::Tick(Tick { name: name(wire.exchange.as_deref(), wire.symbol.as_deref()), data: wire.data? }))
+            let name = name(wire.exchange.as_deref(), wire.symbol.as_deref());
+            Some(Message::Tick(Tick { name, fields: wire.fields? }))
         }
         Some("auth") if failed => Some(Message::BadKey(wire.problem())),
         Some("auth") => {
@@ -75,7 +76,8 @@ struct Wire {
     user_id: Option<String>,
     #[serde(default)]
     subscriptions: Vec<Entry>,
-    data: Option<Box<RawValue>>,
+    #[serde(rename = "data")]
+    fields: Option<Box<RawValue>>,
     exchange: Option<String>,
     symbol: Option<String>,
 }

@@ -16,15 +16,17 @@ use message::Message;
 use request::Request;
 use session::{Lost, Session};
 use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: args::Watch) -> Result<(), Failure> {
     let request = Request::new(args)?;
-    crate::runtime()?.block_on(watch(request))
+    crate::block_on(crate::runtime()?, watch(request))
 }
 
 async fn watch(request: Request) -> Result<(), Failure> {
@@ -35,56 +37,77 @@ async fn watch(request: Request) -> Result<(), Failure> {
         () = ending.comes() => Ok(Ok(())),
         ended = timeout(time, follow(&request, &mut display)) => ended,
     };
-    display.finish()?;
+    let finished = display.finish().await;
+    // What went wrong first is what is told.
     match (ended, request.count) {
-        (Ok(ended), _) => ended,
-        (Err(_), None) => Ok(()),
+        (Ok(ended), _) => ended?,
+        (Err(_), _) if !display.connected() => {
+            return Err(Failure::Unavailable(format!("{}: no connection within {time:?}", request.address.url)));
+        }
+        (Err(_), None) => {}
         (Err(_), Some(count)) => {
             let seen = display.seen();
-            Err(Failure::Unavailable(format!("{seen} of {count} ticks came within {time:?}")))
+            return Err(Failure::Unavailable(format!("{seen} of {count} ticks came within {time:?}")));
         }
     }
+    Ok(finished?)
 }
 
 /// Follows the symbols until there were ticks enough, over as many connections as it takes. Only the first one has to succeed
 /// at once: a gateway that was never there is a mistake, one that is gone comes back.
 async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure> {
     let mut delay = FIRST_DELAY;
-    let mut first = true;
     loop {
-        let lost = match Session::open(request).await {
+        let lost = match drawing(display, Session::open(request)).await? {
             Ok(mut session) => {
-                if !first {
-                    display.tell(format_args!("{}: connected again", request.address.url))?;
+                if display.connected() {
+                    display.tell(format_args!("{}: connected again", request.address.url));
                 }
-                (first, delay) = (false, FIRST_DELAY);
-                match listen(request, &mut session, display).await? {
-                    Some(lost) => lost,
-                    None => {
-                        session.close().await;
-                        return Ok(());
-                    }
+                let opened = Instant::now();
+                let Some(lost) = listen(request, &mut session, display).await? else {
+                    session.close().await;
+                    return Ok(());
+                };
+                // Not any sooner: a gateway that lets everybody in and nobody stay is not to be called on without a pause.
+                if opened.elapsed() >= LONGEST_DELAY {
+                    delay = FIRST_DELAY;
                 }
+                lost
             }
             Err(Lost::Refused(problem)) => return Err(Failure::Unavailable(problem)),
-            Err(lost) if first => return Err(Failure::Unavailable(format!("{}: {lost}", request.address.url))),
+            Err(lost) if !display.connected() => {
+                return Err(Failure::Unavailable(format!("{}: {lost}", request.address.url)));
+            }
             Err(lost) => lost,
         };
         let wait = spread(delay);
-        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()))?;
-        sleep(wait).await;
+        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()));
+        drawing(display, sleep(wait)).await?;
         delay = (delay * 2).min(LONGEST_DELAY);
+    }
+}
+
+/// Waits for something, and draws what is due meanwhile.
+async fn drawing<T>(display: &mut Display, wait: impl Future<Output = T>) -> io::Result<T> {
+    let mut wait = pin!(wait);
+    loop {
+        tokio::select! {
+            waited = &mut wait => return Ok(waited),
+            () = display.due() => display.draw().await?,
+        }
     }
 }
 
 /// Shows what one connection brings. `None` when there were ticks enough.
 async fn listen(request: &Request, session: &mut Session, display: &mut Display) -> Result<Option<Lost>, Failure> {
-    display.welcome(&session.welcome)?;
+    display.welcome(&session.welcome);
     loop {
         let received = tokio::select! {
+            // As long as there is more to come, it is drawn together.
+            biased;
             received = session.receive() => received,
             () = display.due() => {
-                display.draw()?;
+                display.draw().await?;
                 continue;
             }
         };
@@ -93,10 +116,10 @@ async fn listen(request: &Request, session: &mut Session, display: &mut Display)
             Err(lost) => return Ok(Some(lost)),
         };
         match message::read(&text) {
-            Some(Message::Tick(tick)) => display.show(&tick, &text)?,
+            Some(Message::Tick(tick)) => display.take(&tick, &text),
             Some(Message::Subscribed { refused, accepted }) => {
                 for (symbol, reason) in &refused {
-                    display.tell(format_args!("refused: {symbol}: {reason}"))?;
+                    display.tell(format_args!("refused: {symbol}: {reason}"));
                 }
                 if accepted == 0 {
                     return Err(Failure::Unavailable(nothing_left(&refused)));
@@ -105,7 +128,11 @@ async fn listen(request: &Request, session: &mut Session, display: &mut Display)
             Some(Message::Error(problem)) => return Err(Failure::Unavailable(format!("the gateway says: {problem}"))),
             Some(Message::Welcome(_)) | Some(Message::BadKey(_)) | None => {}
         }
-        if request.count.is_some_and(|count| display.seen() >= count) {
+        let enough = request.count.is_some_and(|count| display.seen() >= count);
+        if enough || display.is_overdue() {
+            display.draw().await?;
+        }
+        if enough {
             return Ok(None);
         }
     }

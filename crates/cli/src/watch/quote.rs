@@ -25,8 +25,8 @@ impl Quote {
     /// Reads a tick; `base` is the first price that was seen of the symbol.
     pub(super) fn of(tick: &Tick, base: Option<f64>) -> Quote {
         // Of what is no object nothing is known.
-        let data: Fields<'_> = serde_json::from_str(tick.data.get()).unwrap_or_default();
-        let field = |name: &str| data.get(name).copied();
+        let fields: Fields<'_> = serde_json::from_str(tick.fields.get()).unwrap_or_default();
+        let field = |name: &str| fields.get(name).copied();
         let value = field("ltp").and_then(number);
         let close = field("close").and_then(number).filter(|close| *close > 0.0);
         let change = field("change").and_then(number).or_else(|| Some(value? - close.or(base)?));
@@ -55,7 +55,7 @@ pub(super) fn percentage(value: Option<f64>) -> Option<String> {
 }
 
 /// Values as they were written, so that `809.30` stays that.
-type Fields<'a> = HashMap<&'a str, &'a RawValue>;
+type Fields<'a> = HashMap<String, &'a RawValue>;
 
 /// The first level of a side: price and quantity.
 fn best(book: &RawValue, side: &str) -> Option<String> {
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn tick(data: Value) -> Tick {
-        Tick { name: String::new(), data: RawValue::from_string(data.to_string()).unwrap() }
+    fn tick(fields: impl ToString) -> Tick {
+        Tick { name: String::new(), fields: RawValue::from_string(fields.to_string()).unwrap() }
     }
 
-    fn quote(data: Value, base: Option<f64>) -> [Option<String>; 3] {
-        let quote = Quote::of(&tick(data), base);
+    fn quote(fields: Value, base: Option<f64>) -> [Option<String>; 3] {
+        let quote = Quote::of(&tick(fields), base);
         [quote.price, signed(quote.change), percentage(quote.percent)]
     }
 
@@ -116,14 +116,19 @@ mod tests {
 
     #[test]
     fn prices_stay_as_they_are_written() {
-        let data = RawValue::from_string("{\"ltp\": 809.30}".to_owned()).unwrap();
-        assert_eq!(Quote::of(&Tick { name: String::new(), data }, None).price.as_deref(), Some("809.30"));
+        assert_eq!(Quote::of(&tick("{\"ltp\": 809.30}"), None).price.as_deref(), Some("809.30"));
+    }
+
+    #[test]
+    fn a_name_that_is_escaped_hides_nothing() {
+        let quote = Quote::of(&tick(r#"{"\u006ctp": 7, "a\"b": 1, "volume": 3}"#), None);
+        assert_eq!((quote.price.as_deref(), quote.volume.as_deref()), (Some("7"), Some("3")));
     }
 
     #[test]
     fn of_a_book_the_best_is_shown() {
-        let data = json!({"ltp": 1, "depth": {"buy": [{"price": 0.95, "quantity": 70}], "sell": []}});
-        let quote = Quote::of(&tick(data), None);
+        let fields = json!({"ltp": 1, "depth": {"buy": [{"price": 0.95, "quantity": 70}], "sell": []}});
+        let quote = Quote::of(&tick(fields), None);
         assert_eq!((quote.bid.as_deref(), quote.ask), (Some("0.95x70"), None));
     }
 }

@@ -19,8 +19,9 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 /// From nothing to being known by the key.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Gateways ping every 20 s.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Gateways ping too, but as often or as rarely as they are told to.
+const PING_AFTER: Duration = Duration::from_secs(25);
+const PONG_TIMEOUT: Duration = Duration::from_secs(35);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes to a gateway and back, whatever carries them.
@@ -29,10 +30,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
 /// A connection on which the symbols are subscribed.
 pub(super) struct Session {
+    line: Line,
+    pub(super) welcome: Welcome,
+}
+
+/// A connection, and whether somebody is at its other end.
+struct Line {
     socket: WebSocketStream<Box<dyn Wire>>,
     /// When anything last came, a ping among it.
     heard: Instant,
-    pub(super) welcome: Welcome,
+    /// When that was too long ago, and a ping was sent.
+    pinged: Option<Instant>,
 }
 
 /// Why there is no connection.
@@ -43,7 +51,7 @@ pub(super) enum Lost {
     Refused(String),
     #[error("{0}")]
     Failed(String),
-    #[error("nothing came for {} s", SILENCE.as_secs())]
+    #[error("nothing came for {} s, not even an answer to a ping", (PING_AFTER + PONG_TIMEOUT).as_secs())]
     Silent,
     #[error("no connection within {} s", OPEN_TIMEOUT.as_secs())]
     TimedOut,
@@ -56,22 +64,22 @@ impl Session {
 
     /// The next text. Cancelling it loses none.
     pub(super) async fn receive(&mut self) -> Result<Utf8Bytes, Lost> {
-        receive(&mut self.socket, &mut self.heard).await
+        self.line.receive().await
     }
 
     /// A goodbye, if there is somebody to hear it.
     pub(super) async fn close(mut self) {
-        let _ = timeout(CLOSE_TIMEOUT, self.socket.close(None)).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.line.socket.close(None)).await;
     }
 }
 
 async fn open(request: &Request) -> Result<Session, Lost> {
     let wire = connect(request).await?;
-    let (mut socket, _) = client_async(&request.address.uri, wire).await.map_err(handshake)?;
-    let mut heard = Instant::now();
-    send(&mut socket, json!({"action": "authenticate", "api_key": request.key.reveal()})).await?;
+    let (socket, _) = client_async(&request.address.uri, wire).await.map_err(handshake)?;
+    let mut line = Line::new(socket);
+    line.send(json!({"action": "authenticate", "api_key": request.key.reveal()})).await?;
     let welcome = loop {
-        match message::read(&receive(&mut socket, &mut heard).await?) {
+        match message::read(&line.receive().await?) {
             Some(Message::Welcome(welcome)) => break welcome,
             Some(Message::BadKey(problem)) => {
                 return Err(Lost::Refused(format!("the gateway refuses the key: {problem}")));
@@ -87,8 +95,8 @@ async fn open(request: &Request) -> Result<Session, Lost> {
         ModeName::Quote => 2,
         ModeName::Depth => 3,
     };
-    send(&mut socket, json!({"action": "subscribe", "symbols": symbols, "mode": mode, "depth": request.depth})).await?;
-    Ok(Session { socket, heard, welcome })
+    line.send(json!({"action": "subscribe", "symbols": symbols, "mode": mode, "depth": request.depth})).await?;
+    Ok(Session { line, welcome })
 }
 
 /// To the first of the host's addresses that answers.
@@ -115,21 +123,47 @@ async fn connect(request: &Request) -> Result<Box<dyn Wire>, Lost> {
     Err(Lost::Failed(problem))
 }
 
-async fn send(socket: &mut WebSocketStream<Box<dyn Wire>>, request: serde_json::Value) -> Result<(), Lost> {
-    socket.send(tungstenite::Message::text(request.to_string())).await.map_err(|error| Lost::Failed(error.to_string()))
-}
+impl Line {
+    fn new(socket: WebSocketStream<Box<dyn Wire>>) -> Line {
+        Line { socket, heard: Instant::now(), pinged: None }
+    }
 
-async fn receive(socket: &mut WebSocketStream<Box<dyn Wire>>, heard: &mut Instant) -> Result<Utf8Bytes, Lost> {
-    // From when something came, not from when somebody last looked.
-    while let Some(received) = timeout_at(*heard + SILENCE, socket.next()).await.map_err(|_| Lost::Silent)? {
-        *heard = Instant::now();
-        match received.map_err(|error| Lost::Failed(error.to_string()))? {
-            tungstenite::Message::Text(text) => return Ok(text),
-            tungstenite::Message::Close(frame) => return Err(Lost::Failed(goodbye(frame))),
-            _ => {}
+    async fn send(&mut self, request: serde_json::Value) -> Result<(), Lost> {
+        self.socket.send(tungstenite::Message::text(request.to_string())).await.map_err(failed)
+    }
+
+    async fn receive(&mut self) -> Result<Utf8Bytes, Lost> {
+        loop {
+            // From when something came, not from when somebody last looked.
+            let deadline = self.pinged.map_or(self.heard + PING_AFTER, |pinged| pinged + PONG_TIMEOUT);
+            let Ok(received) = timeout_at(deadline, self.socket.next()).await else {
+                self.ping().await?;
+                continue;
+            };
+            (self.heard, self.pinged) = (Instant::now(), None);
+            match received {
+                None => return Err(Lost::Failed("the gateway has hung up".to_owned())),
+                Some(Err(error)) => return Err(failed(error)),
+                Some(Ok(tungstenite::Message::Text(text))) => return Ok(text),
+                Some(Ok(tungstenite::Message::Close(frame))) => return Err(Lost::Failed(goodbye(frame))),
+                Some(Ok(_)) => {}
+            }
         }
     }
-    Err(Lost::Failed("the gateway has hung up".to_owned()))
+
+    /// Asks whether somebody is there, once.
+    async fn ping(&mut self) -> Result<(), Lost> {
+        if self.pinged.is_some() {
+            return Err(Lost::Silent);
+        }
+        self.pinged = Some(Instant::now());
+        let ping = self.socket.send(tungstenite::Message::Ping(Default::default()));
+        timeout(PONG_TIMEOUT, ping).await.map_err(|_| Lost::Silent)?.map_err(failed)
+    }
+}
+
+fn failed(error: tungstenite::Error) -> Lost {
+    Lost::Failed(error.to_string())
 }
 
 fn goodbye(frame: Option<CloseFrame>) -> String {
@@ -147,4 +181,41 @@ fn handshake(error: tungstenite::Error) -> Lost {
     let said: String = printable(body.trim()).chars().take(200).collect();
     let gap = if said.is_empty() { "" } else { ": " };
     Lost::Failed(format!("the answer is {}{gap}{said}", response.status()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::time::sleep;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    async fn line() -> (Line, DuplexStream) {
+        let (near, far) = duplex(4096);
+        let wire: Box<dyn Wire> = Box::new(near);
+        (Line::new(WebSocketStream::from_raw_socket(wire, Role::Client, None).await), far)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_answers_pings_is_there_for_as_long_as_it_likes() {
+        let (mut line, far) = line().await;
+        let mut far = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
+        let gateway = async {
+            // Pings are answered by whoever reads.
+            let quiet = async { while far.next().await.is_some() {} };
+            assert!(timeout(Duration::from_secs(3600), quiet).await.is_err());
+            far.send(tungstenite::Message::text("late")).await.unwrap();
+        };
+        let (received, ()) = tokio::join!(line.receive(), gateway);
+        assert_eq!(received.unwrap().as_str(), "late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_does_not_answer_is_gone_though_nobody_looked_for_a_while() {
+        let (mut line, _far) = line().await;
+        sleep(Duration::from_secs(3600)).await;
+        let asked = Instant::now();
+        assert!(matches!(line.receive().await, Err(Lost::Silent)));
+        assert_eq!(asked.elapsed().as_secs(), PONG_TIMEOUT.as_secs(), "it has its time to answer");
+    }
 }

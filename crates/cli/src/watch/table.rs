@@ -4,13 +4,11 @@ use super::message::Tick;
 use super::quote::{Quote, percentage, signed};
 use super::request::Request;
 use crate::args::ModeName;
-use crate::output::print;
 use crate::terminal;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::env;
 use std::fmt::Write as _;
-use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,8 +32,6 @@ pub(super) struct Table {
     /// Whether there is anything to draw but rates.
     changed: bool,
     rated_at: Instant,
-    /// Whether the cursor has to be shown again.
-    hidden: bool,
 }
 
 struct Row {
@@ -66,20 +62,19 @@ impl Table {
             draw_at: now,
             changed: false,
             rated_at: now,
-            hidden: false,
         }
     }
 
     /// What stands beside the title from now on.
-    pub(super) fn note(&mut self, note: String) -> io::Result<()> {
+    pub(super) fn note(&mut self, note: String) {
         self.note = note;
-        self.draw()
+        self.hurry();
     }
 
     /// What is told stays above the table.
-    pub(super) fn tell(&mut self, news: String) -> io::Result<()> {
+    pub(super) fn tell(&mut self, news: String) {
         self.news.push(news);
-        self.draw()
+        self.hurry();
     }
 
     pub(super) fn update(&mut self, tick: &Tick) {
@@ -99,7 +94,18 @@ impl Table {
         sleep_until(if self.changed { self.draw_at } else { self.rated_at + RATE_INTERVAL }).await;
     }
 
-    pub(super) fn draw(&mut self) -> io::Result<()> {
+    pub(super) fn is_overdue(&self) -> bool {
+        self.changed && self.draw_at <= Instant::now()
+    }
+
+    /// Whether any of it was drawn or should have been.
+    pub(super) fn is_begun(&self) -> bool {
+        self.changed || self.drawn > 0
+    }
+
+    /// What a terminal has to be told for the table to be on it. The cursor stays in sight, below: whatever ends or stops the
+    /// program, the terminal is as it was.
+    pub(super) fn draw(&mut self) -> String {
         let now = Instant::now();
         (self.draw_at, self.changed) = (now + DRAW_INTERVAL, false);
         let since = now - self.rated_at;
@@ -111,16 +117,16 @@ impl Table {
         }
         let (width, height) = terminal::size();
         let mut text = String::new();
-        if !self.hidden {
-            text += "\x1b[?25l";
-            self.hidden = true;
-        }
         if self.drawn > 0 {
             let _ = write!(text, "\x1b[{}A", self.drawn);
         }
         text.push('\r');
+        if !self.news.is_empty() {
+            // They may be longer than the line that they are written over.
+            text += "\x1b[J";
+        }
         for news in self.news.drain(..) {
-            let _ = writeln!(text, "{}\x1b[K", cut(&news, width));
+            let _ = writeln!(text, "{news}");
         }
         let lines = lines(&self.title, &self.note, self.mode, &self.rows, height);
         for (line, moved) in &lines {
@@ -134,16 +140,12 @@ impl Table {
         // A terminal that was made smaller may have more of it below.
         text += "\x1b[J";
         self.drawn = lines.len();
-        print(&text)
+        text
     }
 
-    pub(super) fn finish(&mut self) -> io::Result<()> {
-        if !self.hidden {
-            return Ok(());
-        }
-        self.draw()?;
-        self.hidden = false;
-        print("\x1b[?25h")
+    /// This is not to wait for ticks.
+    fn hurry(&mut self) {
+        (self.changed, self.draw_at) = (true, Instant::now());
     }
 }
 
@@ -203,8 +205,14 @@ fn lines(title: &str, note: &str, mode: ModeName, rows: &[Row], height: usize) -
     lines
 }
 
-fn cut(line: &str, width: usize) -> String {
-    line.chars().take(width).collect()
+/// What fits into so many columns. A character that is not ASCII may take two; then a line ends early rather than late.
+fn cut(line: &str, width: usize) -> &str {
+    let mut columns = 0;
+    let beyond = line.char_indices().find(|(_, c)| {
+        columns += if c.is_ascii() { 1 } else { 2 };
+        columns > width
+    });
+    &line[..beyond.map_or(line.len(), |(at, _)| at)]
 }
 
 #[cfg(test)]
@@ -224,6 +232,12 @@ mod tests {
         for height in 0..6 {
             assert!(count(&rows(30), height) <= height.max(4), "{height}");
         }
+    }
+
+    #[test]
+    fn lines_end_before_the_terminal_does() {
+        assert_eq!((cut("NSE:SBIN", 8), cut("NSE:SBIN", 7), cut("", 0)), ("NSE:SBIN", "NSE:SBI", ""));
+        assert_eq!((cut("股票A", 5), cut("股票A", 4), cut("股票A", 3)), ("股票A", "股票", "股"));
     }
 
     #[test]

@@ -79,7 +79,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     pub(crate) async fn say(&mut self, message: Value) {
-        self.socket.send(Message::text(message.to_string())).await.unwrap();
+        self.say_text(&message.to_string()).await;
+    }
+
+    /// To the letter.
+    pub(crate) async fn say_text(&mut self, text: &str) {
+        self.socket.send(Message::text(text)).await.unwrap();
     }
 
     /// A tick of NSE:SBIN, or of another symbol there.

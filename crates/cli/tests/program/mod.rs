@@ -49,7 +49,7 @@ pub(crate) async fn resolve(server: &DnsServer, args: &[&str]) -> Ran {
 #[allow(dead_code)]
 pub(crate) struct Running {
     pub(crate) child: Child,
-    stdout: Lines<BufReader<ChildStdout>>,
+    stdout: Option<Lines<BufReader<ChildStdout>>>,
     stderr: Lines<BufReader<ChildStderr>>,
 }
 
@@ -60,15 +60,21 @@ impl Running {
     }
 
     pub(crate) fn of(mut command: Command) -> Running {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        Running::writing_to(&mut command, Stdio::piped())
+    }
+
+    /// What it prints goes there.
+    pub(crate) fn writing_to(command: &mut Command, stdout: impl Into<Stdio>) -> Running {
+        let mut child = command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let stdout = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
         let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         Running { child, stdout, stderr }
     }
 
     /// The next line of its output.
     pub(crate) async fn line(&mut self) -> String {
-        timeout(PATIENCE, self.stdout.next_line()).await.expect("a line comes").unwrap().expect("it runs")
+        let stdout = self.stdout.as_mut().expect("it is read");
+        timeout(PATIENCE, stdout.next_line()).await.expect("a line comes").unwrap().expect("it runs")
     }
 
     /// The next line on stderr that has this word in it.
@@ -99,8 +105,10 @@ impl Running {
         self.signal(signal).await;
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let ended = async {
-            while let Some(line) = self.stdout.next_line().await.unwrap() {
-                stdout += &format!("{line}\n");
+            if let Some(read) = &mut self.stdout {
+                while let Some(line) = read.next_line().await.unwrap() {
+                    stdout += &format!("{line}\n");
+                }
             }
             while let Some(line) = self.stderr.next_line().await.unwrap() {
                 stderr += &format!("{line}\n");

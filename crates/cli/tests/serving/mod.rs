@@ -25,6 +25,8 @@ pub(crate) fn inside(folder: &Path, args: &[&str]) -> Command {
         "WEBSOCKET_PORT",
         "MAX_SYMBOLS_PER_WEBSOCKET",
         "MAX_WEBSOCKET_CONNECTIONS",
+        "ZMQ_HOST",
+        "ZMQ_PORT",
         "CAROM_KEY",
         "NO_COLOR",
     ] {
