@@ -36,6 +36,11 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
 
     /// A whole frame, to be written with the next [`poll_drain`](Wire::poll_drain).
     pub(crate) fn push(&mut self, frame: &[u8]) {
+        // Whoever never takes all of it would have all it was ever sent kept. No more is moved than was written.
+        if self.written > KEPT.max(self.out.len() / 2) {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
         self.out.extend_from_slice(frame);
         self.unflushed = true;
     }
@@ -131,5 +136,19 @@ mod tests {
         wire.rest();
         assert_eq!(wire.out.capacity(), 0);
         reading.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_not_kept_although_something_always_waits() {
+        let (near, mut far) = duplex(1 << 10);
+        let mut wire = Wire::new(near);
+        wire.push(&[0; 2 << 10]);
+        for n in 0..10_000_u32 {
+            wire.push(&n.to_be_bytes().repeat(64));
+            let drained = poll_fn(|context| Poll::Ready(wire.poll_drain(context))).await;
+            assert!(drained.is_pending(), "the peer is always behind");
+            far.read_exact(&mut [0; 256]).await.unwrap();
+        }
+        assert!(wire.out.capacity() <= 4 * KEPT, "{} bytes", wire.out.capacity());
     }
 }
