@@ -5,7 +5,8 @@ mod gateway_stage;
 use carom::feed::Feed;
 use carom_core::feed::Mode;
 use carom_gateway::{Gateway, Limits, StartError};
-use futures_util::SinkExt;
+use futures_util::future::join_all;
+use futures_util::{SinkExt, StreamExt};
 use gateway_stage::{Client, LONG, NEVER, Stage, connect, try_connect, upstream};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -273,19 +274,20 @@ async fn keys_guessed_in_a_loop_end_with_the_connection_and_a_right_one_is_accep
         client.send(json!({"action": "authenticate", "api_key": format!("guess {n}")})).await;
         guessing.push(client);
     }
-    let mut closed = 0;
-    for mut client in guessing {
+    // All at a time: the last one is not waited for.
+    let ends = guessing.into_iter().map(async |mut client| {
         assert_eq!(client.next().await["code"], "AUTHENTICATION_ERROR");
-        client.send(json!({"action": "ping"})).await;
-        match timeout(LONG, futures_util::StreamExt::next(&mut client.socket)).await.unwrap() {
+        let _ = client.socket.send(Message::text(r#"{"action":"ping"}"#)).await;
+        match timeout(LONG, client.socket.next()).await.unwrap() {
             Some(Ok(Message::Close(Some(close)))) => {
                 assert_eq!((u16::from(close.code), close.reason.as_str()), (1008, "too many wrong keys"));
-                closed += 1;
+                1
             }
-            Some(Ok(Message::Text(_))) => {}
+            Some(Ok(Message::Text(_))) => 0,
             other => panic!("{other:?}"),
         }
-    }
+    });
+    let closed: usize = join_all(ends).await.into_iter().sum();
     assert!(closed > 0, "the last one was one too many");
     assert_eq!(stage.gateway.snapshot().wrong_keys, 10);
     still_served(&stage, &mut bystander).await;

@@ -130,7 +130,7 @@ async fn requests_wait_while_large_replies_are_not_read() {
     let expected = [r#"{"type":"unsubscribe""#; 3].into_iter().chain([r#"{"type":"subscribe""#]);
     assert!(replies.iter().zip(expected).all(|(reply, expected)| reply.starts_with(expected)), "{replies:?}");
     stage.until(|snapshot| snapshot.subscriptions == 1).await;
-    asking.await.unwrap();
+    drop(asking.await.unwrap());
 }
 
 #[tokio::test]
