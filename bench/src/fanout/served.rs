@@ -131,7 +131,8 @@ fn serve_gateway() -> io::Result<()> {
     let gateway = runtime.block_on(async {
         let feed = Feed::builder(publisher.clone()).build().map_err(io::Error::other)?;
         let mut anybody = Limits::default();
-        anybody.clients_per_address = anybody.clients;
+        (anybody.clients_per_address, anybody.strangers_per_address) = (anybody.clients, anybody.clients);
+        anybody.strangers = anybody.clients;
         Gateway::builder()
             .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
             .keys(keys)

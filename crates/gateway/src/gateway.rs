@@ -60,13 +60,15 @@ impl Gateway {
     }
 
     /// Stops it: nobody is let in any more, clients get what waits for them and are closed with 1001, feeds are closed, and what
-    /// they said until then goes through their buses. What is not done by the deadline is cut short. How many subscriptions of
-    /// the feeds were cut.
+    /// they said until then goes through their buses. What is not done by the deadline is cut short; clients have half of the time
+    /// until then, so that one who does not leave takes none from the feeds. How many subscriptions of the feeds were cut.
     ///
     /// Cancelled, it goes on as if the gateway had been dropped.
     pub async fn stop(mut self, deadline: impl Into<tokio::time::Instant>) -> usize {
         let deadline = deadline.into();
-        self.stop.send_replace(Some(deadline.into_std()));
+        let now = Instant::now();
+        let half = deadline.into_std().saturating_duration_since(now) / 2;
+        self.stop.send_replace(Some(now + half));
         let _ = (&mut self.server).await;
         let supplies = self.shared.scopes.values().filter_map(|scope| scope.supply.as_ref());
         let cut = join_all(supplies.map(|supply| supply.source.close(deadline.into_std()))).await;

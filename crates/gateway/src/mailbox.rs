@@ -86,7 +86,7 @@ impl Mailbox {
         if state.ending.is_some() {
             return None;
         }
-        if let Err(Overflow { waiting }) = state.outbox.reply(now, frame) {
+        if let Err(Overflow { waiting }) = state.outbox.weighed_reply(now, frame.len(), frame) {
             let reason = format!("{waiting} replies wait to be read, and there may be no more");
             state.ending = Some(Ending { code: 1008, reason: reason.into() });
             return state.over();
@@ -152,6 +152,11 @@ impl Mailbox {
     /// How many replies wait.
     pub(crate) fn replies(&self) -> usize {
         self.lock().outbox.replies()
+    }
+
+    /// How many bytes these are.
+    pub(crate) fn reply_bytes(&self) -> usize {
+        self.lock().outbox.weight()
     }
 
     /// When the client is slow, if it takes nothing until then.

@@ -17,7 +17,13 @@ pub struct Limits {
     pub clients_per_address: usize,
     /// Most clients in all; one more is answered 503 before it is upgraded. Default: 10,000.
     pub clients: usize,
-    /// How many topics a client may subscribe to per second. Default: 1,000.
+    /// Most clients that have not authenticated, of all; one more is answered 503 before it is upgraded. Default: 2,500.
+    pub strangers: usize,
+    /// Most clients from one address that have not authenticated; one more is answered 429 before it is upgraded. Default: 250.
+    pub strangers_per_address: usize,
+    /// How many topics a client may subscribe to per second: each entry of a request is one, whatever becomes of it. So is an
+    /// entry of an unsubscribe beyond as many as the client has, and sixteen entries that it is told by `get_subscriptions`.
+    /// Default: 1,000.
     pub subscribe_rate: u32,
     /// How many topics a client may subscribe to at once, before `subscribe_rate` counts: a request with more is always
     /// refused. Default: 10,000.
@@ -31,6 +37,8 @@ impl Default for Limits {
             topics_per_client: 5_000,
             clients_per_address: 1_000,
             clients: 10_000,
+            strangers: 2_500,
+            strangers_per_address: 250,
             subscribe_rate: 1_000,
             subscribe_burst: 10_000,
         }
@@ -48,6 +56,8 @@ impl Limits {
             ("topics_per_client", self.topics_per_client),
             ("clients_per_address", self.clients_per_address),
             ("clients", self.clients),
+            ("strangers", self.strangers),
+            ("strangers_per_address", self.strangers_per_address),
             ("subscribe_rate", self.subscribe_rate as usize),
             ("subscribe_burst", self.subscribe_burst as usize),
         ];
@@ -118,6 +128,11 @@ impl Allowance {
         Allowance { left: f64::from(limits.subscribe_burst), since: now }
     }
 
+    /// Takes so many although there may be fewer: that is owed then.
+    pub(crate) fn owe(&mut self, count: usize) {
+        self.left -= count as f64;
+    }
+
     /// Takes so many, or none if there are not that many.
     pub(crate) fn take(&mut self, now: Instant, limits: &Limits, count: usize) -> bool {
         let filled = now.saturating_duration_since(self.since).as_secs_f64() * f64::from(limits.subscribe_rate);
@@ -146,6 +161,16 @@ mod tests {
         assert!(allowance.take(later, &limits, 10));
         assert!(!allowance.take(later + Duration::from_secs(3600), &limits, 21), "it holds no more than the burst");
         assert!(allowance.take(later + Duration::from_secs(3600), &limits, 20));
+    }
+
+    #[test]
+    fn what_is_owed_comes_first() {
+        let limits = Limits { subscribe_rate: 10, subscribe_burst: 20, ..Limits::default() };
+        let start = Instant::now();
+        let mut allowance = Allowance::full(start, &limits);
+        allowance.owe(30);
+        assert!(!allowance.take(start + Duration::from_millis(999), &limits, 0));
+        assert!(allowance.take(start + Duration::from_secs(2), &limits, 9));
     }
 
     #[test]

@@ -1,5 +1,8 @@
-//! The roll of clients: who is connected, from where, and whether one more may come.
+//! The roll of clients: who is connected, from where and with which key, and whether one more may come.
+//!
+//! Those who have not said who they are, strangers, are fewer than clients may be: whoever has no key cannot take all the room.
 
+use crate::keys::{Keys, Known};
 use crate::mailbox::{Ending, Mailbox};
 use crate::options::Limits;
 use std::collections::{BTreeMap, HashMap};
@@ -16,11 +19,21 @@ pub(crate) struct Roll {
 
 #[derive(Debug, Default)]
 struct State {
-    clients: BTreeMap<u64, Arc<Mailbox>>,
-    by_address: HashMap<IpAddr, usize>,
+    clients: BTreeMap<u64, Present>,
+    /// How many clients there are from each address, and how many of them are strangers.
+    by_address: HashMap<IpAddr, (usize, usize)>,
+    strangers: usize,
     next: u64,
     /// Why nobody may come any more.
     over: Option<Ending>,
+}
+
+/// A client that is here.
+#[derive(Debug)]
+struct Present {
+    mailbox: Arc<Mailbox>,
+    /// With which key it says who it is; `None` of a stranger.
+    known: Option<Known>,
 }
 
 /// Why somebody may not come.
@@ -30,6 +43,10 @@ pub(crate) enum Full {
     Clients { limit: usize },
     /// There are as many from that address, or its network of 64 bits, as there may be.
     Address { limit: usize },
+    /// There are as many strangers as there may be.
+    Strangers { limit: usize },
+    /// There are as many strangers from that address as there may be.
+    StrangersOfAddress { limit: usize },
 }
 
 impl fmt::Display for Full {
@@ -38,6 +55,13 @@ impl fmt::Display for Full {
             Full::Clients { limit } => write!(f, "there are {limit} clients, and clients = {limit}"),
             Full::Address { limit } => {
                 write!(f, "there are {limit} clients from this address, and clients_per_address = {limit}")
+            }
+            Full::Strangers { limit } => {
+                write!(f, "{limit} clients have not authenticated, and strangers = {limit}")
+            }
+            Full::StrangersOfAddress { limit } => {
+                let per_address = format_args!("strangers_per_address = {limit}");
+                write!(f, "{limit} clients from this address have not authenticated, and {per_address}")
             }
         }
     }
@@ -59,20 +83,27 @@ impl Roll {
         address: IpAddr,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Entry, Full> {
-        let &Limits { clients, clients_per_address, .. } = limits;
+        let &Limits { clients, clients_per_address, strangers, strangers_per_address, .. } = limits;
         let mut state = self.lock();
         if state.clients.len() >= clients {
             return Err(Full::Clients { limit: clients });
         }
+        if state.strangers >= strangers {
+            return Err(Full::Strangers { limit: strangers });
+        }
         let address = one_of(address);
-        let here = state.by_address.entry(address).or_default();
-        if *here >= clients_per_address {
+        let (here, strange) = state.by_address.get(&address).copied().unwrap_or_default();
+        if here >= clients_per_address {
             return Err(Full::Address { limit: clients_per_address });
         }
-        *here += 1;
+        if strange >= strangers_per_address {
+            return Err(Full::StrangersOfAddress { limit: strangers_per_address });
+        }
+        state.by_address.insert(address, (here + 1, strange + 1));
+        state.strangers += 1;
         let id = state.next;
         state.next += 1;
-        state.clients.insert(id, Arc::clone(mailbox));
+        state.clients.insert(id, Present { mailbox: Arc::clone(mailbox), known: None });
         if let Some(ending) = state.over.clone() {
             // Nobody waits for it yet.
             let _ = mailbox.end(ending);
@@ -90,7 +121,17 @@ impl Roll {
         let wakers: Vec<Waker> = {
             let mut state = self.lock();
             state.over.get_or_insert(ending.clone());
-            state.clients.values().filter_map(|mailbox| mailbox.end(ending.clone())).collect()
+            state.clients.values().filter_map(|client| client.mailbox.end(ending.clone())).collect()
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Those whose key is not one of these any more are to go.
+    pub(crate) fn revoke(&self, keys: &Keys, ending: &Ending) {
+        let wakers: Vec<Waker> = {
+            let state = self.lock();
+            let gone = state.clients.values().filter(|client| client.known.as_ref().is_some_and(|key| !keys.have(key)));
+            gone.filter_map(|client| client.mailbox.end(ending.clone())).collect()
         };
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -100,15 +141,42 @@ impl Roll {
     }
 }
 
+impl Entry {
+    /// The address it comes from, as far as it tells people apart.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// It has said who it is, with this key.
+    pub(crate) fn is(&self, key: Known) {
+        let mut state = self.roll.lock();
+        let before = state.clients.get_mut(&self.id).map(|client| client.known.replace(key));
+        if let Some(None) = before {
+            state.one_stranger_less(self.address);
+        }
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut state = self.roll.lock();
-        let _mailbox = state.clients.remove(&self.id);
-        if let Some(here) = state.by_address.get_mut(&self.address) {
+        if let Some(Present { known: None, .. }) = state.clients.remove(&self.id) {
+            state.one_stranger_less(self.address);
+        }
+        if let Some((here, _)) = state.by_address.get_mut(&self.address) {
             *here -= 1;
             if *here == 0 {
                 state.by_address.remove(&self.address);
             }
+        }
+    }
+}
+
+impl State {
+    fn one_stranger_less(&mut self, address: IpAddr) {
+        self.strangers -= 1;
+        if let Some((_, strange)) = self.by_address.get_mut(&address) {
+            *strange -= 1;
         }
     }
 }
@@ -124,6 +192,7 @@ fn one_of(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Identity;
     use carom_core::feed::outbox::Options;
 
     fn mailbox() -> Arc<Mailbox> {
@@ -153,5 +222,39 @@ mod tests {
         roll.end(over.clone());
         let _late = roll.enter(&Limits::default(), address, &late).unwrap();
         assert_eq!((early.ending(), late.ending()), (Some(over.clone()), Some(over)));
+    }
+
+    #[test]
+    fn strangers_have_less_room_than_clients() {
+        let limits = Limits { strangers: 3, strangers_per_address: 2, ..Limits::default() };
+        let roll = Arc::new(Roll::default());
+        let enter = |address: &str| roll.enter(&limits, address.parse().unwrap(), &mailbox());
+        let key = || Known { digest: [1; 32], identity: Identity::new("b", "u") };
+        let (first, second) = (enter("192.0.2.1").unwrap(), enter("192.0.2.1").unwrap());
+        assert_eq!(enter("192.0.2.1").unwrap_err(), Full::StrangersOfAddress { limit: 2 });
+        first.is(key());
+        first.is(key());
+        let third = enter("192.0.2.1").unwrap();
+        let fourth = enter("192.0.2.2").unwrap();
+        assert_eq!(enter("192.0.2.3").unwrap_err(), Full::Strangers { limit: 3 });
+        second.is(key());
+        assert!(enter("192.0.2.3").is_ok());
+        drop((first, second, third, fourth));
+        let state = roll.lock();
+        assert_eq!((state.strangers, state.clients.len(), state.by_address.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn whose_key_is_gone_is_to_go() {
+        let roll = Arc::new(Roll::default());
+        let [stays, goes, stranger] = [mailbox(), mailbox(), mailbox()];
+        let enter = |mailbox| roll.enter(&Limits::default(), "192.0.2.1".parse().unwrap(), mailbox).unwrap();
+        let entries = [&stays, &goes, &stranger].map(enter);
+        let key = |user| Known { digest: [1; 32], identity: Identity::new("b", user) };
+        entries[0].is(key("u"));
+        entries[1].is(key("another"));
+        let revoked = Ending::new(4401, "gone");
+        roll.revoke(&Keys::in_memory([(Identity::new("b", "u"), [1; 32])]), &revoked);
+        assert_eq!((stays.ending(), goes.ending(), stranger.ending()), (None, Some(revoked), None));
     }
 }

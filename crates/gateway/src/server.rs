@@ -1,14 +1,14 @@
 //! The server: connections are accepted, upgraded or turned away, and served until they end.
 
-use crate::client::Client;
+use crate::client::{Client, REVOKED};
 use crate::mailbox::{Ending, Mailbox};
-use crate::roll::Full;
+use crate::roll::{Entry, Full};
 use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::wire::Wire;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +43,7 @@ pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<TlsAcceptor>,
-    /// By when everything is to be over, once that is known.
+    /// By when everybody is to have left, once that is known.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
 }
 
@@ -51,10 +51,15 @@ impl Server {
     pub(crate) async fn run(mut self) {
         let mut clients = JoinSet::new();
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+        let mut reloads = self.shared.keys.reloads();
         loop {
             let accepted = tokio::select! {
                 biased;
                 _ = self.stop.wait_for(Option::is_some) => break,
+                Ok(()) = reloads.changed() => {
+                    self.shared.roll.revoke(&self.shared.keys, &REVOKED);
+                    continue;
+                }
                 Some(_) = clients.join_next() => continue,
                 accepted = self.listener.accept() => accepted,
             };
@@ -83,8 +88,7 @@ impl Server {
         match shared.roll.enter(&shared.options.limits, address, &mailbox) {
             Ok(entry) => {
                 clients.spawn(async move {
-                    let _entry = entry;
-                    serve(shared, mailbox, tls, tcp, address).await;
+                    serve(shared, mailbox, tls, tcp, Arc::new(entry)).await;
                 });
             }
             Err(full) => {
@@ -101,7 +105,13 @@ impl Server {
     }
 }
 
-async fn serve(shared: Arc<Shared>, mailbox: Arc<Mailbox>, tls: Option<TlsAcceptor>, tcp: TcpStream, address: IpAddr) {
+async fn serve(
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    tls: Option<TlsAcceptor>,
+    tcp: TcpStream,
+    entry: Arc<Entry>,
+) {
     let deadline = Instant::now() + shared.options.auth_grace;
     let upgraded = upgrade(&shared, tls, tcp, None, deadline);
     let socket = tokio::select! {
@@ -112,7 +122,7 @@ async fn serve(shared: Arc<Shared>, mailbox: Arc<Mailbox>, tls: Option<TlsAccept
         },
         _ = poll_fn(|context| mailbox.poll_end(context)) => return,
     };
-    Client::new(shared, mailbox, socket, address, deadline).run().await;
+    Client::new(shared, mailbox, socket, Arc::clone(&entry), deadline).run().await;
 }
 
 type Socket = tokio_tungstenite::WebSocketStream<Wire<Transport>>;
@@ -151,8 +161,8 @@ async fn upgrade(
 
 fn no_room(full: Full) -> ErrorResponse {
     let status = match full {
-        Full::Clients { .. } => StatusCode::SERVICE_UNAVAILABLE,
-        Full::Address { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Full::Clients { .. } | Full::Strangers { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Full::Address { .. } | Full::StrangersOfAddress { .. } => StatusCode::TOO_MANY_REQUESTS,
     };
     let body = format!("{full}\n");
     let mut response = ErrorResponse::new(None);

@@ -40,7 +40,7 @@ pub(crate) struct Supply {
 /// What is counted on the way.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Messages that went into clients' sockets.
+    /// Messages that clients' tasks took to write them.
     pub(crate) delivered: Counter,
     /// Connections that were turned away by a limit.
     pub(crate) refused: Counter,

@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub subscriptions: usize,
     /// Ticks that came, those that gave their place to newer ones before they were looked at not included.
     pub ticks: u64,
-    /// Messages that were sent to clients.
+    /// Messages that were sent to clients, or are on their way into a socket.
     pub delivered: u64,
     /// Ticks that gave their place to newer ones: on the way here, held back by the throttle, or waiting for a client.
     pub conflated: u64,

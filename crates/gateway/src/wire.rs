@@ -1,7 +1,8 @@
 //! A client's socket, with everything that is on its way out in one buffer: frames of ours, and what the WebSocket library
 //! answers by itself.
 //!
-//! So many messages are one write, nothing gets in between the bytes of a frame, and an idle client has no buffer at all.
+//! So many messages are one write, nothing gets in between the bytes of a frame, and an idle client has no buffer at all. What
+//! comes in passes through, up to an end while it is not known from whom.
 
 use std::io;
 use std::pin::Pin;
@@ -14,10 +15,18 @@ const KEPT: usize = 4 << 10;
 /// With more than this on its way out, the library's answers wait.
 const BRIM: usize = 64 << 10;
 
+/// So much is read of somebody who has not said who it is, the upgrade included.
+const STRANGER: usize = 64 << 10;
+
+/// The error of reading more than that.
+pub(crate) const TOO_MUCH_READ: io::ErrorKind = io::ErrorKind::QuotaExceeded;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     socket: S,
+    /// How much more may be read.
+    readable: usize,
     out: Vec<u8>,
     /// How much of `out` is written.
     written: usize,
@@ -27,15 +36,30 @@ pub(crate) struct Wire<S> {
 
 impl<S: AsyncWrite + Unpin> Wire<S> {
     pub(crate) fn new(socket: S) -> Wire<S> {
-        Wire { socket, out: Vec::new(), written: 0, unflushed: false }
+        Wire { socket, readable: STRANGER, out: Vec::new(), written: 0, unflushed: false }
     }
 
     pub(crate) fn socket(&self) -> &S {
         &self.socket
     }
 
+    /// From now on everything is read.
+    pub(crate) fn read_on(&mut self) {
+        self.readable = usize::MAX;
+    }
+
+    /// How many bytes are on their way out.
+    pub(crate) fn waiting(&self) -> usize {
+        self.out.len() - self.written
+    }
+
     /// A whole frame, to be written with the next [`poll_drain`](Wire::poll_drain).
     pub(crate) fn push(&mut self, frame: &[u8]) {
+        // Whoever never takes all of it would have all it was ever sent kept. No more is moved than was written.
+        if self.written > KEPT.max(self.out.len() / 2) {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
         self.out.extend_from_slice(frame);
         self.unflushed = true;
     }
@@ -70,14 +94,21 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
 
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(context, into)
+        if self.readable == 0 {
+            return Poll::Ready(Err(TOO_MUCH_READ.into()));
+        }
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(context, into))?;
+        // A little more does no harm: it is as much as is read at a time.
+        self.readable = self.readable.saturating_sub(into.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 
 /// What the WebSocket library writes: the handshake, pongs, closes.
 impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.out.len() - self.written > BRIM {
+        if self.waiting() > BRIM {
             ready!(self.poll_drain(context))?;
         }
         self.push(bytes);
@@ -131,5 +162,32 @@ mod tests {
         wire.rest();
         assert_eq!(wire.out.capacity(), 0);
         reading.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_not_read_for_ever() {
+        let (near, mut far) = duplex(1 << 10);
+        let mut wire = Wire::new(near);
+        let writing = tokio::spawn(async move { far.write_all(&[0; 2 * STRANGER]).await.map(|()| far) });
+        let mut read = vec![0; STRANGER];
+        wire.read_exact(&mut read).await.unwrap();
+        assert_eq!(wire.read(&mut read).await.unwrap_err().kind(), TOO_MUCH_READ);
+        wire.read_on();
+        wire.read_exact(&mut read).await.unwrap();
+        writing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_not_kept_although_something_always_waits() {
+        let (near, mut far) = duplex(1 << 10);
+        let mut wire = Wire::new(near);
+        wire.push(&[0; 2 << 10]);
+        for n in 0..10_000_u32 {
+            wire.push(&n.to_be_bytes().repeat(64));
+            let drained = poll_fn(|context| Poll::Ready(wire.poll_drain(context))).await;
+            assert!(drained.is_pending(), "the peer is always behind");
+            far.read_exact(&mut [0; 256]).await.unwrap();
+        }
+        assert!(wire.out.capacity() <= 4 * KEPT, "{} bytes", wire.out.capacity());
     }
 }

@@ -1,11 +1,15 @@
 //! The end: of clients that leave, fall silent or vanish, and of the gateway.
 
+mod folder;
 mod gateway_stage;
 
-use carom::feed::State;
+use carom::feed::{Feed, State};
 use carom_core::feed::Mode;
+use carom_gateway::Limits;
+use carom_gateway::keys::{Identity, Keys, NewKey};
+use folder::Folder;
 use futures_util::{SinkExt, StreamExt};
-use gateway_stage::{LONG, NEVER, Stage, instrument, try_connect};
+use gateway_stage::{LONG, NEVER, Stage, instrument, try_connect, upstream};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use testkit::feed::{OnOpen, OnWrite};
@@ -45,7 +49,7 @@ async fn a_client_that_vanishes_in_the_middle_of_a_subscribe_has_nothing() {
 
 #[tokio::test]
 async fn a_client_that_answers_no_ping_is_closed() {
-    let stage = Stage::with(|gateway| gateway.ping(Duration::from_millis(50), Duration::from_millis(500))).await;
+    let stage = Stage::with(|gateway| gateway.ping(Duration::from_millis(50), Duration::from_secs(3))).await;
     let (mut reads, silent) = (stage.connect().await, stage.connect().await);
     // A client library answers pings when it is read from. This one's socket is read without it.
     let reading = tokio::spawn(async move { while reads.socket.next().await.is_some() {} });
@@ -55,6 +59,81 @@ async fn a_client_that_answers_no_ping_is_closed() {
     assert!(bytes.ends_with(&close), "{bytes:?}");
     stage.until(|snapshot| snapshot.clients == 1).await;
     assert!(!reading.is_finished());
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_read_is_not_closed_for_its_silence() {
+    let upstream = upstream();
+    let feed = Feed::builder(upstream.clone()).pending_after(Duration::from_secs(3)).build().unwrap();
+    let mut limits = Limits::default();
+    limits.message_size = 300;
+    let options = |gateway: carom_gateway::Builder| {
+        gateway.limits(limits).ping(Duration::from_millis(50), Duration::from_secs(1)).slow_after(NEVER)
+    };
+    let stage = Stage::on(upstream, feed, options).await;
+    let mut client = stage.client().await;
+    client.subscribe("SBIN", "LTP").await;
+    stage.upstream.on_write(OnWrite::Never);
+    client.send(json!({"action": "subscribe", "symbol": "INFY", "exchange": "NSE", "request_id": 1})).await;
+    // Two that are as large as the line may be, while the first is under way.
+    for id in [2, 3] {
+        client.send_text(&format!("{:200}", json!({"action": "ping", "_pingId": id}))).await;
+    }
+    assert_eq!(client.next().await["request_id"], 1);
+    assert_eq!(client.next().await["_pingId"], 2);
+    assert_eq!(client.next().await["_pingId"], 3);
+}
+
+#[tokio::test]
+async fn whoever_answers_a_ping_is_pinged_again_however_long_it_would_have_had_to_answer() {
+    let stage = Stage::with(|gateway| gateway.ping(Duration::from_millis(20), NEVER).slow_after(NEVER)).await;
+    let mut client = stage.client().await;
+    let pinged = async {
+        for _ in 0..3 {
+            while !matches!(client.socket.next().await, Some(Ok(Message::Ping(_)))) {}
+        }
+    };
+    timeout(LONG, pinged).await.expect("three pings");
+}
+
+#[tokio::test]
+async fn a_client_whose_key_is_gone_is_closed_when_keys_are_read_again() {
+    let (folder, broker) = (Folder::new("revoked"), "scripted");
+    let [stays, goes] = [(); 2].map(|()| NewKey::generate().unwrap());
+    let table = |key: &NewKey| key.table(&Identity::new(broker, "asha"), None, None);
+    let file = folder.write("keys.toml", &format!("{}\n{}", table(&stays), table(&goes)));
+    let keys = Keys::from_file(&file).unwrap();
+    let stage = Stage::with(|gateway| gateway.keys(keys.clone())).await;
+    let (mut stranger, mut kept) = (stage.connect().await, stage.client_of(stays.reveal()).await);
+    let mut revoked = stage.client_of(goes.reveal()).await;
+    revoked.subscribe("SBIN", "LTP").await;
+
+    folder.write("keys.toml", &table(&stays));
+    assert_eq!(keys.reload().unwrap(), 1);
+    assert_eq!(revoked.closed().await, (4401, "key revoked".to_owned()));
+    stage.until(|snapshot| snapshot.authenticated == 1 && snapshot.subscriptions == 0).await;
+    kept.expect_silence().await;
+    stranger.expect_silence().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_stuck_leaves_time_to_close_the_feeds() {
+    let stage = Stage::with(|gateway| gateway.slow_after(NEVER).ping(NEVER, NEVER)).await;
+    let mut stuck = stage.client().await;
+    stuck.subscribe("SBIN", "LTP").await;
+    let large = json!({"ltp": 1, "pad": "x".repeat(64 << 10)}).to_string();
+    let full = async {
+        while stage.gateway.snapshot().conflated < 10 {
+            stage.upstream.tick(&instrument("SBIN"), Mode::Ltp, large.clone());
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, full).await.expect("its socket is full");
+    let (upstream, feed) = (stage.upstream.clone(), stage.feed.clone());
+    // A client has longer than this to take leave.
+    let stopping = stage.gateway.stop(Instant::now() + Duration::from_millis(1800));
+    assert_eq!(timeout(LONG, stopping).await.expect("in time"), 0, "nothing was cut");
+    assert_eq!((feed.state(), upstream.goodbyes()), (State::Stopped, 1));
 }
 
 #[tokio::test]
@@ -99,8 +178,11 @@ async fn a_stop_is_not_held_up_by_clients_or_upstreams_beyond_its_deadline() {
     let _mute = tokio::net::TcpStream::connect(stage.address()).await.unwrap();
     stage.until(|snapshot| snapshot.clients == 2).await;
     let feed = stage.feed.clone();
-    let stopping = stage.gateway.stop(Instant::now() + Duration::from_millis(100));
+    let began = Instant::now();
+    let stopping = stage.gateway.stop(began + Duration::from_millis(10));
     timeout(LONG, stopping).await.expect("in time");
+    // The client alone would have two seconds to answer the close, and the upstream for ever.
+    assert!(began.elapsed() < Duration::from_millis(1800), "{:?}", began.elapsed());
     assert_ne!(feed.state(), State::Running);
 }
 

@@ -5,7 +5,8 @@ mod gateway_stage;
 use carom::feed::Feed;
 use carom_core::feed::Mode;
 use carom_gateway::{Gateway, Limits, StartError};
-use futures_util::SinkExt;
+use futures_util::future::join_all;
+use futures_util::{SinkExt, StreamExt};
 use gateway_stage::{Client, LONG, NEVER, Stage, connect, try_connect, upstream};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -133,11 +134,78 @@ async fn whoever_subscribes_too_fast_is_told_the_rate() {
     assert_eq!(client.ask(json!({"action": "subscribe", "symbols": symbols(4)})).await["status"], "success");
     let reply = client.ask(json!({"action": "subscribe", "symbols": symbols(4)})).await;
     assert_eq!(reply["code"], "RATE_LIMITED");
-    let message =
-        "A client may subscribe to 5 topics at once (subscribe_burst), and then to 1 per second (subscribe_rate)";
+    let message = "A client may name 5 topics at once (subscribe_burst), and then 1 per second (subscribe_rate)";
     assert_eq!(reply["message"], message);
     let mut other = stage.client().await;
     assert_eq!(other.ask(json!({"action": "subscribe", "symbols": symbols(4)})).await["status"], "success");
+}
+
+#[tokio::test]
+async fn every_entry_counts_whatever_becomes_of_it() {
+    let slow = limits(|limits| (limits.subscribe_rate, limits.subscribe_burst) = (1, 5));
+    let stage = Stage::with(|gateway| gateway.limits(slow)).await;
+    let mut client = stage.client().await;
+    let same = vec![json!({"symbol": "SBIN", "exchange": "NSE"}); 20];
+    let wrong = vec![json!({"symbol": 1, "exchange": "NSE"}); 20];
+    for (action, symbols) in
+        [("subscribe", &same), ("subscribe", &wrong), ("unsubscribe", &same), ("unsubscribe", &wrong)]
+    {
+        let reply = client.ask(json!({"action": action, "symbols": symbols})).await;
+        assert_eq!(reply["code"], "RATE_LIMITED", "{reply}");
+    }
+    assert_eq!(client.ask(json!({"action": "subscribe", "symbols": symbols(5)})).await["status"], "success");
+    let reply = client.ask(json!({"action": "unsubscribe", "symbols": symbols(5)})).await;
+    assert_eq!(reply["status"], "success", "what it has, it may give back at once");
+    assert_eq!(stage.gateway.snapshot().subscriptions, 0);
+
+    let mut asks = stage.client().await;
+    let asked = async { while asks.ask(json!({"action": "get_subscriptions"})).await["code"] != "RATE_LIMITED" {} };
+    timeout(LONG, asked).await.expect("that counts, too");
+}
+
+#[tokio::test]
+async fn all_that_a_client_may_have_can_be_had_again_when_it_is_given_back() {
+    let stage = Stage::with(|gateway| gateway.limits(limits(|limits| limits.topics_per_client = 100))).await;
+    let mut client = stage.client().await;
+    for _ in 0..3 {
+        let reply = client.ask(json!({"action": "subscribe", "symbols": symbols(100), "mode": 1})).await;
+        assert_eq!(reply["status"], "success", "{reply}");
+        assert_eq!(client.ask(json!({"action": "unsubscribe_all"})).await["status"], "success");
+    }
+}
+
+#[tokio::test]
+async fn little_is_read_of_somebody_who_has_not_said_who_it_is() {
+    let stage = Stage::new().await;
+    let mut bystander = bystander(&stage).await;
+    let mut stranger = stage.connect().await;
+    let _ = stranger.socket.send(Message::text("x".repeat(512 << 10))).await;
+    assert_eq!(stranger.closed().await, (1009, "too much before authentication".to_owned()));
+
+    // Whoever says who it is need not wait for the answer.
+    let mut client = stage.connect().await;
+    client.send(json!({"action": "authenticate", "api_key": stage.key})).await;
+    client.send(json!({"action": "subscribe", "symbols": symbols(2500), "mode": 1})).await;
+    assert_eq!(client.next().await["type"], "auth");
+    assert_eq!(client.next().await["status"], "success");
+    still_served(&stage, &mut bystander).await;
+}
+
+#[tokio::test]
+async fn more_strangers_than_there_may_be_are_turned_away() {
+    let few = limits(|limits| limits.strangers_per_address = 2);
+    let stage = Stage::with(|gateway| gateway.limits(few)).await;
+    let (_silent, mut known) = (stage.connect().await, stage.connect().await);
+    let (status, body) = refused(try_connect(stage.address()).await);
+    let told = "2 clients from this address have not authenticated, and strangers_per_address = 2\n";
+    assert_eq!((status, body.as_str()), (429, told));
+    known.ask(json!({"action": "authenticate", "api_key": stage.key})).await;
+    let _third = stage.connect().await;
+
+    let stage = Stage::with(|gateway| gateway.limits(limits(|limits| limits.strangers = 1))).await;
+    let _silent = stage.connect().await;
+    let (status, body) = refused(try_connect(stage.address()).await);
+    assert_eq!((status, body.as_str()), (503, "1 clients have not authenticated, and strangers = 1\n"));
 }
 
 #[tokio::test]
@@ -206,19 +274,20 @@ async fn keys_guessed_in_a_loop_end_with_the_connection_and_a_right_one_is_accep
         client.send(json!({"action": "authenticate", "api_key": format!("guess {n}")})).await;
         guessing.push(client);
     }
-    let mut closed = 0;
-    for mut client in guessing {
+    // All at a time: the last one is not waited for.
+    let ends = guessing.into_iter().map(async |mut client| {
         assert_eq!(client.next().await["code"], "AUTHENTICATION_ERROR");
-        client.send(json!({"action": "ping"})).await;
-        match timeout(LONG, futures_util::StreamExt::next(&mut client.socket)).await.unwrap() {
+        let _ = client.socket.send(Message::text(r#"{"action":"ping"}"#)).await;
+        match timeout(LONG, client.socket.next()).await.unwrap() {
             Some(Ok(Message::Close(Some(close)))) => {
                 assert_eq!((u16::from(close.code), close.reason.as_str()), (1008, "too many wrong keys"));
-                closed += 1;
+                1
             }
-            Some(Ok(Message::Text(_))) => {}
+            Some(Ok(Message::Text(_))) => 0,
             other => panic!("{other:?}"),
         }
-    }
+    });
+    let closed: usize = join_all(ends).await.into_iter().sum();
     assert!(closed > 0, "the last one was one too many");
     assert_eq!(stage.gateway.snapshot().wrong_keys, 10);
     still_served(&stage, &mut bystander).await;

@@ -3,10 +3,13 @@
 mod gateway_stage;
 
 use carom_core::feed::Mode;
+use carom_gateway::Limits;
+use futures_util::{SinkExt, StreamExt};
 use gateway_stage::{Client, LONG, NEVER, Stage, instrument};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::Message;
 
 /// Something that fills sockets.
 fn large(price: u64) -> String {
@@ -93,14 +96,41 @@ async fn a_client_that_asks_and_never_reads_is_not_served_for_ever() {
     let flood = async {
         loop {
             let ping = json!({"action": "ping", "_pingId": echo}).to_string();
-            let message = tokio_tungstenite::tungstenite::Message::text(ping);
-            if futures_util::SinkExt::send(&mut client.socket, message).await.is_err() {
+            if client.socket.send(Message::text(ping)).await.is_err() {
                 break;
             }
         }
     };
     timeout(LONG, flood).await.expect("it is closed");
     assert_eq!(stage.gateway.snapshot().slow_closed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_wait_while_large_replies_are_not_read() {
+    let mut limits = Limits::default();
+    (limits.message_size, limits.subscribe_burst) = (8 << 20, 1_000_000);
+    let stage = Stage::with(|gateway| gateway.limits(limits).slow_after(NEVER).ping(NEVER, NEVER)).await;
+    let (mut sink, stream) = stage.client().await.socket.split();
+    // More than sockets take.
+    let entries = vec![r#"{"symbol":"A","exchange":"B"}"#; 120_000].join(",");
+    let large = format!(r#"{{"action":"unsubscribe","symbols":[{entries}]}}"#);
+    let last = json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"}).to_string();
+    let asking = tokio::spawn(async move {
+        for text in [large.clone(), large.clone(), large, last] {
+            sink.send(Message::text(text)).await.unwrap();
+        }
+        sink
+    });
+    let served = stage.until(|snapshot| snapshot.subscriptions == 1);
+    assert!(timeout(Duration::from_secs(4), served).await.is_err(), "it has read nothing yet");
+
+    let texts = stream.filter_map(async |message| message.unwrap().into_text().ok());
+    let replies: Vec<String> =
+        timeout(LONG, texts.take(4).map(|text| text[..30].to_owned()).collect()).await.expect("replies");
+    let expected = [r#"{"type":"unsubscribe""#; 3].into_iter().chain([r#"{"type":"subscribe""#]);
+    assert!(replies.iter().zip(expected).all(|(reply, expected)| reply.starts_with(expected)), "{replies:?}");
+    stage.until(|snapshot| snapshot.subscriptions == 1).await;
+    drop(asking.await.unwrap());
 }
 
 #[tokio::test]

@@ -3,12 +3,15 @@
 mod gateway_stage;
 
 use carom_core::feed::Mode;
-use carom_gateway::{Gateway, StartError};
-use gateway_stage::{Client, Stage, try_connect};
+use carom_gateway::{Builder, Gateway, StartError};
+use gateway_stage::{Client, LONG, NEVER, Stage, try_connect};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -66,6 +69,29 @@ async fn clients_are_served_over_tls_and_nothing_else() {
         assert_eq!(client.next().await["data"]["ltp"], price);
     }
     assert!(try_connect(stage.address()).await.is_err(), "without TLS there is nothing");
+}
+
+#[tokio::test]
+async fn whoever_never_finishes_the_handshake_is_closed_and_holds_up_nobody() {
+    let files = Files::new("tls-mute");
+    let options = |gateway: Builder| {
+        gateway.tls(files.path("chain.pem"), files.path("key.pem")).auth_grace(Duration::from_secs(1))
+    };
+    let stage = Stage::with(options).await;
+    let (mut mute, mut begins) =
+        (TcpStream::connect(stage.address()).await.unwrap(), TcpStream::connect(stage.address()).await.unwrap());
+    // The head of a first message that never comes.
+    begins.write_all(&[0x16, 3, 1, 2, 0, 1]).await.unwrap();
+    stage.until(|snapshot| snapshot.clients == 2).await;
+    for tcp in [&mut mute, &mut begins] {
+        let ended = timeout(LONG, tcp.read_to_end(&mut Vec::new())).await.expect("in time");
+        assert!(ended.is_err() || ended.is_ok_and(|read| read == 0));
+    }
+    stage.until(|snapshot| snapshot.clients == 0).await;
+
+    let _late = TcpStream::connect(stage.address()).await.unwrap();
+    stage.until(|snapshot| snapshot.clients == 1).await;
+    timeout(LONG, stage.gateway.stop(Instant::now() + NEVER)).await.expect("a stop does not wait for it");
 }
 
 #[tokio::test]

@@ -57,20 +57,20 @@ fn ticks_keep_what_they_say_and_quotes_invent_nothing() {
         let tick = tick(&mut random);
         for mode in Mode::ALL {
             let sent = sent(tick.to_string().as_bytes(), mode).expect("it is JSON");
-            let data: Value = serde_json::from_str::<Value>(&sent).expect("and so is this")["data"].take();
-            let (Some(tick), Some(data)) = (tick.as_object(), data.as_object()) else {
-                assert_eq!(tick, data);
+            let told: Value = serde_json::from_str::<Value>(&sent).expect("and so is this")["data"].take();
+            let (Some(tick), Some(told)) = (tick.as_object(), told.as_object()) else {
+                assert_eq!(tick, told);
                 continue;
             };
             for (name, value) in tick {
-                assert!(data[name] == *value || Some(&data[name]) == other_spelling(tick, name), "{name} of {sent}");
+                assert!(told[name] == *value || Some(&told[name]) == other_spelling(tick, name), "{name} of {sent}");
             }
-            for (name, value) in data.iter().filter(|(name, _)| !tick.contains_key(*name)) {
+            for (name, value) in told.iter().filter(|(name, _)| !tick.contains_key(*name)) {
                 let invented = other_spelling(tick, name).unwrap_or(&Value::Null);
                 assert_eq!(value, invented, "{name} of {sent}");
                 assert!(mode == Mode::Quote || other_spelling(tick, name).is_some(), "{name} of {sent}");
             }
-            assert!(mode != Mode::Quote || QUOTE.iter().all(|name| data.contains_key(*name)), "{sent}");
+            assert!(mode != Mode::Quote || QUOTE.iter().all(|name| told.contains_key(*name)), "{sent}");
         }
     }
 }

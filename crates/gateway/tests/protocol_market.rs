@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The `data` of the message for this mode.
 #[track_caller]
-fn data(payload: &str, mode: Mode) -> String {
+fn carried(payload: &str, mode: Mode) -> String {
     let tick = Market::read(payload.as_bytes()).unwrap_or_else(|error| panic!("{payload}: {error}"));
     let message = tick.message(&Instrument::new("NSE", "SBIN"), mode, "b", false);
     let begin = format!(r#"{{"type":"market_data","symbol":"SBIN","exchange":"NSE","mode":{},"data":"#, mode.number());
@@ -16,7 +16,7 @@ fn data(payload: &str, mode: Mode) -> String {
 
 #[track_caller]
 fn unchanged(payload: &str, mode: Mode) {
-    assert_eq!(data(payload, mode), payload);
+    assert_eq!(carried(payload, mode), payload);
 }
 
 #[test]
@@ -35,10 +35,10 @@ fn a_message_around_the_brokers_fields() {
 #[test]
 fn every_field_of_a_quote_is_there_and_unknown_ones_are_null() {
     let nothing = r#"{"open":null,"high":null,"low":null,"close":null,"ltp":null,"volume":null,"last_trade_quantity":null,"last_quantity":null,"avg_trade_price":null,"average_price":null,"change":null,"change_percent":null,"timestamp":null}"#;
-    assert_eq!(data("{}", Mode::Quote), nothing);
-    assert_eq!(data(" { } ", Mode::Quote).replace(' ', ""), nothing);
+    assert_eq!(carried("{}", Mode::Quote), nothing);
+    assert_eq!(carried(" { } ", Mode::Quote).replace(' ', ""), nothing);
     assert_eq!(
-        data(r#"{"close":9.0,"oi":0,"volume":0}"#, Mode::Quote),
+        carried(r#"{"close":9.0,"oi":0,"volume":0}"#, Mode::Quote),
         r#"{"close":9.0,"oi":0,"volume":0,"open":null,"high":null,"low":null,"ltp":null,"last_trade_quantity":null,"last_quantity":null,"avg_trade_price":null,"average_price":null,"change":null,"change_percent":null,"timestamp":null}"#
     );
 }
@@ -68,13 +68,13 @@ fn both_spellings_are_there_where_one_is() {
         ("last_trade_quantity", "last_quantity"),
     ] {
         for mode in [Mode::Ltp, Mode::Depth] {
-            assert_eq!(data(&format!(r#"{{"{one}":1.50}}"#), mode), format!(r#"{{"{one}":1.50,"{other}":1.50}}"#));
+            assert_eq!(carried(&format!(r#"{{"{one}":1.50}}"#), mode), format!(r#"{{"{one}":1.50,"{other}":1.50}}"#));
         }
-        let quote: Value = serde_json::from_str(&data(&format!(r#"{{"{one}":1.5}}"#), Mode::Quote)).unwrap();
+        let quote: Value = serde_json::from_str(&carried(&format!(r#"{{"{one}":1.5}}"#), Mode::Quote)).unwrap();
         assert_eq!((&quote[one], &quote[other], quote.as_object().unwrap().len()), (&1.5.into(), &1.5.into(), 13));
     }
     assert_eq!(
-        data(r#"{"last_quantity":1,"average_price":2}"#, Mode::Ltp),
+        carried(r#"{"last_quantity":1,"average_price":2}"#, Mode::Ltp),
         r#"{"last_quantity":1,"average_price":2,"last_trade_quantity":1,"avg_trade_price":2}"#
     );
 }
@@ -92,7 +92,7 @@ fn a_spelling_that_is_null_takes_the_others_value() {
         ),
         (r#"{"average_price":null}"#, r#"{"average_price":null,"avg_trade_price":null}"#),
     ] {
-        assert_eq!(data(payload, Mode::Depth), told);
+        assert_eq!(carried(payload, Mode::Depth), told);
     }
 }
 
@@ -101,7 +101,7 @@ fn numbers_are_passed_on_as_they_are_written() {
     for number in ["812.50", "1e3", "1E+05", "-0", "0.10000000000000000001", "123456789012345678901234567890", "1e999"]
     {
         unchanged(&format!(r#"{{"ltp":{number},"deep":{{"price":[{number}]}}}}"#), Mode::Ltp);
-        let both = data(&format!(r#"{{"average_price":{number}}}"#), Mode::Ltp);
+        let both = carried(&format!(r#"{{"average_price":{number}}}"#), Mode::Ltp);
         assert_eq!(both, format!(r#"{{"average_price":{number},"avg_trade_price":{number}}}"#));
     }
 }
@@ -109,29 +109,29 @@ fn numbers_are_passed_on_as_they_are_written() {
 #[test]
 fn texts_and_blanks_are_passed_on_as_they_are_written() {
     unchanged(r#"{ "a" : "\u00e9é\/\"" ,	"NaN": "Infinity NaN", "b":[ ] }"#, Mode::Ltp);
-    assert_eq!(data("\n {\"ltp\": 1}\r\n", Mode::Ltp), r#"{"ltp": 1}"#);
+    assert_eq!(carried("\n {\"ltp\": 1}\r\n", Mode::Ltp), r#"{"ltp": 1}"#);
 }
 
 #[test]
 fn escaped_names_are_the_same_names() {
-    let quote: Value = serde_json::from_str(&data(r#"{"\u006ctp":5}"#, Mode::Quote)).unwrap();
+    let quote: Value = serde_json::from_str(&carried(r#"{"\u006ctp":5}"#, Mode::Quote)).unwrap();
     assert_eq!(quote["ltp"], 5);
 }
 
 #[test]
 fn what_python_writes_for_no_number_is_null() {
     assert_eq!(
-        data(
+        carried(
             r#"{"ltp": NaN, "high": Infinity, "low": -Infinity, "x": "NaN \" -Infinity é\\", "d": [NaN,1]}"#,
             Mode::Ltp
         ),
         r#"{"ltp": null, "high": null, "low": null, "x": "NaN \" -Infinity é\\", "d": [null,1]}"#
     );
     assert_eq!(
-        data(r#"{"average_price":NaN,"avg_trade_price":3}"#, Mode::Ltp),
+        carried(r#"{"average_price":NaN,"avg_trade_price":3}"#, Mode::Ltp),
         r#"{"average_price":3,"avg_trade_price":3}"#
     );
-    assert_eq!(data("NaN", Mode::Quote), "null");
+    assert_eq!(carried("NaN", Mode::Quote), "null");
     for payload in ["{\"a\":-NaN}", "{\"a\":NaNNaN}", "{\"a\":nan}", "{\"a\":1NaN}", "{\"a\":Inf}", "{NaN:1}", "\"NaN"]
     {
         assert!(matches!(Market::read(payload.as_bytes()), Err(PayloadError::Json(_))), "{payload}");
@@ -161,16 +161,16 @@ fn what_is_no_json_is_an_error() {
 fn fields_that_are_there_twice_stay_and_the_last_counts() {
     unchanged(r#"{"ltp":1,"ltp":2}"#, Mode::Depth);
     assert_eq!(
-        data(r#"{"average_price":1,"average_price":2}"#, Mode::Ltp),
+        carried(r#"{"average_price":1,"average_price":2}"#, Mode::Ltp),
         r#"{"average_price":1,"average_price":2,"avg_trade_price":2}"#
     );
-    let quote: Value = serde_json::from_str(&data(r#"{"ltp":1,"ltp":2}"#, Mode::Quote)).unwrap();
+    let quote: Value = serde_json::from_str(&carried(r#"{"ltp":1,"ltp":2}"#, Mode::Quote)).unwrap();
     assert_eq!((&quote["ltp"], quote.as_object().unwrap().len()), (&2.into(), 13));
 }
 
 #[test]
 fn only_the_fields_of_the_tick_itself_count() {
-    let quote: Value = serde_json::from_str(&data(r#"{"d":{"ltp":5,"average_price":6}}"#, Mode::Quote)).unwrap();
+    let quote: Value = serde_json::from_str(&carried(r#"{"d":{"ltp":5,"average_price":6}}"#, Mode::Quote)).unwrap();
     assert_eq!((&quote["ltp"], &quote["avg_trade_price"]), (&Value::Null, &Value::Null));
 }
 

@@ -27,6 +27,8 @@ Config:
   topics_per_client = 5000
   clients_per_address = 1000
   clients = 10000
+  strangers = 2500                   # clients that have not authenticated
+  strangers_per_address = 250
   subscribe_rate = 1000              # topics per second and client
   subscribe_burst = 10000
 

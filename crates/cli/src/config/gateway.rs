@@ -135,6 +135,8 @@ fn limits(limits: &mut Limits, mut table: Table) -> Result<(), TableError> {
         ("topics_per_client", &mut limits.topics_per_client),
         ("clients_per_address", &mut limits.clients_per_address),
         ("clients", &mut limits.clients),
+        ("strangers", &mut limits.strangers),
+        ("strangers_per_address", &mut limits.strangers_per_address),
     ] {
         if let Some(value) = table.read(key, COUNT, count)? {
             *field = value;

@@ -24,6 +24,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+/// So many messages have room when nothing waits.
+const ROOM: usize = 64;
+
 /// What an outbox is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -81,7 +84,11 @@ pub struct Outbox<K, P> {
     left: u64,
     /// The number of the tick of each kind that waits.
     ticks: BTreeMap<K, u64>,
+    /// No tick that waits has a smaller number.
+    oldest: u64,
     replies: usize,
+    /// What the replies that wait weigh.
+    weight: usize,
     /// Since when nothing has been taken although something waits.
     waiting_since: Option<Instant>,
     conflated: u64,
@@ -91,7 +98,7 @@ pub struct Outbox<K, P> {
 #[derive(Debug)]
 enum Message<K, P> {
     Tick { kind: K, payload: P },
-    Reply(P),
+    Reply { weight: usize, payload: P },
 }
 
 impl<K: Ord + Clone, P> Outbox<K, P> {
@@ -106,7 +113,9 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
             line: VecDeque::new(),
             left: 0,
             ticks: BTreeMap::new(),
+            oldest: 0,
             replies: 0,
+            weight: 0,
             waiting_since: None,
             conflated: 0,
             lost: 0,
@@ -123,7 +132,10 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         if self.ticks.len() == self.options.max_ticks {
             self.lose_oldest();
         }
-        self.ticks.insert(kind.clone(), self.left + self.line.len() as u64);
+        let number = self.left + self.line.len() as u64;
+        // Gaps that were taken off the end give their numbers back.
+        self.oldest = self.oldest.min(number);
+        self.ticks.insert(kind.clone(), number);
         self.push(now, Message::Tick { kind, payload });
     }
 
@@ -132,11 +144,21 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
     /// # Errors
     /// When too many wait.
     pub fn reply(&mut self, now: Instant, payload: P) -> Result<(), Overflow> {
+        self.weighed_reply(now, 0, payload)
+    }
+
+    /// A reply that weighs something, in whatever the caller measures: how much waits is [known](Outbox::weight), and up to the
+    /// caller.
+    ///
+    /// # Errors
+    /// When too many wait.
+    pub fn weighed_reply(&mut self, now: Instant, weight: usize, payload: P) -> Result<(), Overflow> {
         if self.replies == self.options.max_replies {
             return Err(Overflow { waiting: self.replies });
         }
         self.replies += 1;
-        self.push(now, Message::Reply(payload));
+        self.weight += weight;
+        self.push(now, Message::Reply { weight, payload });
         Ok(())
     }
 
@@ -147,8 +169,9 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
             self.left += 1;
             let payload = match message {
                 None => continue,
-                Some(Message::Reply(payload)) => {
+                Some(Message::Reply { weight, payload }) => {
                     self.replies -= 1;
+                    self.weight -= weight;
                     payload
                 }
                 Some(Message::Tick { kind, payload }) => {
@@ -157,6 +180,7 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
                 }
             };
             self.waiting_since = (!self.is_empty()).then_some(now);
+            self.shrink();
             return Some(payload);
         }
     }
@@ -194,6 +218,11 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         self.replies
     }
 
+    /// What the replies that wait weigh in all.
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
     /// How many ticks gave their place to newer ones.
     pub fn conflated(&self) -> u64 {
         self.conflated
@@ -210,11 +239,14 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
     }
 
     fn lose_oldest(&mut self) {
-        let oldest = self.line.iter().find_map(|message| match message {
-            Some(Message::Tick { kind, .. }) => Some(kind.clone()),
-            Some(Message::Reply(_)) | None => None,
+        // What was passed over once need not be again: a tick is never put before another.
+        let passed = self.oldest.saturating_sub(self.left) as usize;
+        let found = self.line.iter().enumerate().skip(passed).find_map(|(at, message)| match message {
+            Some(Message::Tick { kind, .. }) => Some((at, kind.clone())),
+            Some(Message::Reply { .. }) | None => None,
         });
-        if let Some(kind) = oldest {
+        if let Some((at, kind)) = found {
+            self.oldest = self.left + at as u64;
             self.forget(&kind);
             self.lost += 1;
         }
@@ -231,6 +263,7 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         }
         if self.line.len() > 2 * self.len() + 64 {
             self.line.retain(Option::is_some);
+            self.oldest = self.left;
             for (at, message) in self.line.iter().enumerate() {
                 if let Some(Message::Tick { kind, .. }) = message {
                     self.ticks.insert(kind.clone(), self.left + at as u64);
@@ -240,5 +273,68 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         if self.is_empty() {
             self.waiting_since = None;
         }
+        self.shrink();
+    }
+
+    /// Half of the room goes when three quarters of it are empty, so that it is not got back at once.
+    fn shrink(&mut self) {
+        let capacity = self.line.capacity();
+        if capacity > ROOM && self.line.len() < capacity / 4 {
+            self.line.shrink_to(capacity / 2);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_follows_what_waits() {
+        let (mut outbox, now) = (Outbox::new(Options::default()).unwrap(), Instant::now());
+        for kind in 0..10_000 {
+            outbox.tick(now, kind, ());
+        }
+        while outbox.len() > 1_000 {
+            outbox.next(now);
+        }
+        assert!(outbox.line.capacity() <= 4 * 1_000, "{}", outbox.line.capacity());
+        (0..10_000).for_each(|kind| outbox.forget(&kind));
+        assert!(outbox.line.capacity() <= ROOM, "{}", outbox.line.capacity());
+    }
+
+    #[test]
+    fn replies_are_passed_over_once_when_the_oldest_tick_is_lost() {
+        let options = Options { max_ticks: 10, ..Options::default() };
+        let (mut outbox, now) = (Outbox::new(options).unwrap(), Instant::now());
+        (0..1_000).for_each(|_| outbox.reply(now, None).unwrap());
+        for kind in 0..100_u32 {
+            outbox.tick(now, kind, Some(kind));
+        }
+        assert_eq!((outbox.oldest, outbox.lost()), (1_000 + 89, 90));
+        let left: Vec<u32> = std::iter::from_fn(|| outbox.next(now)).flatten().collect();
+        assert_eq!(left, (90..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_oldest_tick_is_lost_although_its_number_was_anothers_before() {
+        let options = Options { max_ticks: 2, ..Options::default() };
+        let (mut outbox, now) = (Outbox::new(options).unwrap(), Instant::now());
+        outbox.reply(now, 0).unwrap();
+        [1, 2].into_iter().for_each(|kind| outbox.tick(now, kind, kind));
+        outbox.forget(&1);
+        [3, 4].into_iter().for_each(|kind| outbox.tick(now, kind, kind));
+        [3, 4].into_iter().for_each(|kind| outbox.forget(&kind));
+        [5, 6, 7].into_iter().for_each(|kind| outbox.tick(now, kind, kind));
+        assert_eq!(std::iter::from_fn(|| outbox.next(now)).collect::<Vec<_>>(), [0, 6, 7]);
+    }
+
+    #[test]
+    fn replies_weigh_as_long_as_they_wait() {
+        let (mut outbox, now) = (Outbox::<u8, _>::new(Options::default()).unwrap(), Instant::now());
+        outbox.weighed_reply(now, 3, "a").unwrap();
+        outbox.weighed_reply(now, 4, "b").unwrap();
+        assert_eq!((outbox.weight(), outbox.next(now), outbox.weight()), (7, Some("a"), 4));
     }
 }

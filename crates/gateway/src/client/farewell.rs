@@ -2,6 +2,7 @@
 
 use super::{Client, Turn};
 use crate::mailbox::Ending;
+use crate::wire::TOO_MUCH_READ;
 use futures_util::{SinkExt, StreamExt};
 use std::future::poll_fn;
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub(super) const AUTH_TIMEOUT: Ending = Ending::new(4401, "auth timeout");
 pub(super) const KEEPALIVE: Ending = Ending::new(1011, "keepalive ping timeout");
 pub(super) const SLOW: Ending = Ending::new(1008, "slow client");
 const TOO_BIG: Ending = Ending::new(1009, "message too big");
+const TOO_MUCH: Ending = Ending::new(1009, "too much before authentication");
 const NOT_TEXT: Ending = Ending::new(1007, "text is not UTF-8");
 const BROKEN: Ending = Ending::new(1002, "protocol error");
 
@@ -40,6 +42,7 @@ impl Client {
     /// Says goodbye to somebody who cannot be understood any more, or who does not read: what it still sends is thrown away.
     pub(super) async fn cut(mut self, ending: Ending) {
         self.give_up();
+        self.socket.get_mut().read_on();
         let goodbye = async {
             self.socket.send(close(&ending)).await?;
             let wire = self.socket.get_mut();
@@ -80,6 +83,7 @@ pub(super) fn ending_for(error: &Error) -> Option<Ending> {
         Error::Capacity(CapacityError::MessageTooLong { .. }) => Some(TOO_BIG),
         Error::Utf8(_) => Some(NOT_TEXT),
         Error::Protocol(_) => Some(BROKEN),
+        Error::Io(error) if error.kind() == TOO_MUCH_READ => Some(TOO_MUCH),
         _ => None,
     }
 }

@@ -61,6 +61,11 @@ impl Member {
         self.shared.hub.subscriptions_of(self.client)
     }
 
+    /// How many topics it has.
+    pub(super) fn count(&self) -> usize {
+        self.shared.hub.count_with(self.client, &BTreeSet::new())
+    }
+
     /// What its user's clients have, and how many of them.
     pub(super) fn wanted(&self) -> Vec<(Instrument, [usize; 3])> {
         self.shared.hub.wanted(self.scope.id)

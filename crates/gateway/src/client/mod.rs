@@ -10,12 +10,15 @@
 //! asked for is not asked for more.
 
 mod farewell;
+mod line;
 mod member;
 mod session;
 
+pub(crate) use session::REVOKED;
+
 use crate::frame;
 use crate::mailbox::{Ending, Found, Mailbox};
-use crate::protocol;
+use crate::roll::Entry;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::wire::Wire;
@@ -23,14 +26,13 @@ use bytes::Bytes;
 use farewell::{AUTH_TIMEOUT, KEEPALIVE, SLOW, ending_for};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use session::{Asked, Session};
-use std::collections::VecDeque;
+use line::Line;
+use session::Session;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::time::Sleep;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -38,11 +40,11 @@ use tokio_tungstenite::tungstenite::Message;
 /// How much is written at a time.
 const BATCH: usize = 16 << 10;
 
-/// How many requests wait in line; the socket is not read when there are more.
-const LINE: usize = 16;
-
 /// A request is not begun while so many replies wait.
 const REPLIES: usize = 8;
+
+/// A request is not begun while so many bytes wait, of replies and of what is on its way into the socket.
+const UNREAD: usize = 64 << 10;
 
 /// See the [module](self).
 pub(crate) struct Client {
@@ -50,9 +52,7 @@ pub(crate) struct Client {
     mailbox: Arc<Mailbox>,
     socket: WebSocketStream<Wire<Transport>>,
     turn: Turn,
-    line: VecDeque<Asked>,
-    /// How many bytes the requests in line came in.
-    in_line: usize,
+    line: Line,
     /// Frames on their way from the mailbox to the wire; kept for its memory.
     frames: Vec<Bytes>,
     timer: Pin<Box<Sleep>>,
@@ -97,10 +97,10 @@ impl Client {
         shared: Arc<Shared>,
         mailbox: Arc<Mailbox>,
         socket: WebSocketStream<Wire<Transport>>,
-        address: IpAddr,
+        entry: Arc<Entry>,
         auth_deadline: Instant,
     ) -> Client {
-        let session = Session::new(Arc::clone(&shared), Arc::clone(&mailbox), address);
+        let session = Session::new(Arc::clone(&shared), Arc::clone(&mailbox), entry);
         let pulse = Pulse::PingAt(Instant::now() + shared.options.ping_interval);
         let timer = Box::pin(tokio::time::sleep_until(auth_deadline.into()));
         let mut client = Client {
@@ -108,8 +108,7 @@ impl Client {
             mailbox,
             socket,
             turn: Turn::Client(session),
-            line: VecDeque::new(),
-            in_line: 0,
+            line: Line::default(),
             frames: Vec::new(),
             timer,
             auth_deadline: Some(auth_deadline),
@@ -130,8 +129,8 @@ impl Client {
                 Event::Failed(None) => return,
                 Event::Failed(Some(ending)) => return self.cut(ending).await,
                 Event::Served(session, ending) => {
-                    if session.is_authenticated() {
-                        self.auth_deadline = None;
+                    if session.is_authenticated() && self.auth_deadline.take().is_some() {
+                        self.socket.get_mut().read_on();
                     }
                     self.turn = Turn::Client(session);
                     if let Some(ending) = ending {
@@ -157,7 +156,7 @@ impl Client {
         if let Poll::Ready((session, ending)) = self.poll_turn(context) {
             return Poll::Ready(Event::Served(session, ending));
         }
-        if self.line.len() < LINE && self.in_line < self.shared.options.limits.message_size {
+        if self.is_read() {
             match self.socket.poll_next_unpin(context) {
                 Poll::Ready(Some(Ok(message))) => return Poll::Ready(Event::Heard(message)),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(ending_for(&error))),
@@ -206,7 +205,7 @@ impl Client {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<(Session, Option<Ending>)> {
         match std::mem::replace(&mut self.turn, Turn::Nobody) {
             Turn::Client(session) => match self.begin() {
-                Some(asked) => self.turn = Turn::Session(session.serve(asked).boxed()),
+                Some(message) => self.turn = Turn::Session(session.serve(message).boxed()),
                 None => {
                     self.turn = Turn::Client(session);
                     return Poll::Pending;
@@ -221,27 +220,36 @@ impl Client {
     }
 
     /// The next request, unless replies to earlier ones wait.
-    fn begin(&mut self) -> Option<Asked> {
-        if self.line.is_empty() || self.mailbox.replies() >= REPLIES || self.mailbox.ending().is_some() {
+    fn begin(&mut self) -> Option<Bytes> {
+        let unread = || self.mailbox.reply_bytes() + self.socket.get_ref().waiting();
+        if self.line.is_empty()
+            || self.mailbox.replies() >= REPLIES
+            || unread() >= UNREAD
+            || self.mailbox.ending().is_some()
+        {
             return None;
         }
-        let asked = self.line.pop_front();
-        if self.line.is_empty() {
-            self.in_line = 0;
-        }
-        asked
+        self.line.pop()
+    }
+
+    /// Whether it is listened to.
+    fn is_read(&self) -> bool {
+        self.line.has_room(self.shared.options.limits.message_size)
     }
 
     fn hear(&mut self, message: Message) {
-        self.pulse = Pulse::PingAt(Instant::now() + self.shared.options.ping_interval);
-        let bytes: Bytes = match message {
-            Message::Text(text) => text.into(),
-            Message::Binary(bytes) => bytes,
+        let ping_at = Instant::now() + self.shared.options.ping_interval;
+        self.pulse = Pulse::PingAt(ping_at);
+        // After a ping it stands at when the answer would be too late.
+        if self.timer.deadline() > ping_at.into() {
+            self.arm();
+        }
+        match message {
+            Message::Text(text) => self.line.push(text.into()),
+            Message::Binary(bytes) => self.line.push(bytes),
             // The library answers these, and the end follows a close.
-            Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => return,
-        };
-        self.in_line += bytes.len();
-        self.line.push_back(protocol::parse(&bytes));
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {}
+        }
     }
 
     /// Why its time is up, if it is; a ping, if that is due.
@@ -259,8 +267,12 @@ impl Client {
                 self.pulse = Pulse::SilentUntil(now + self.shared.options.ping_timeout);
                 None
             }
+            Pulse::SilentUntil(until) if until <= now && self.is_read() => Some(KEEPALIVE),
             // Whoever is not read cannot be heard.
-            Pulse::SilentUntil(until) if until <= now && self.line.len() < LINE => Some(KEEPALIVE),
+            Pulse::SilentUntil(until) if until <= now => {
+                self.pulse = Pulse::SilentUntil(now + self.shared.options.ping_timeout);
+                None
+            }
             Pulse::PingAt(_) | Pulse::SilentUntil(_) => None,
         }
     }
@@ -269,10 +281,7 @@ impl Client {
     /// `slow_after`.
     fn arm(&mut self) {
         let now = Instant::now();
-        let pulse = match self.pulse {
-            Pulse::PingAt(at) => at,
-            Pulse::SilentUntil(until) => until.max(now + Duration::from_millis(10)),
-        };
+        let (Pulse::PingAt(pulse) | Pulse::SilentUntil(pulse)) = self.pulse;
         let slow = self.mailbox.slow_at().unwrap_or(now + self.shared.options.outbox.slow_after);
         let at = pulse.min(slow).min(self.auth_deadline.unwrap_or(pulse));
         self.timer.as_mut().reset(at.into());

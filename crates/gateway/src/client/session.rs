@@ -4,36 +4,38 @@ use super::member::Member;
 use crate::frame;
 use crate::keys::Failed;
 use crate::mailbox::{Ending, Mailbox};
-use crate::options::Allowance;
+use crate::options::{Allowance, Limits};
 use crate::protocol::reply::{self, Answer, Wanted};
-use crate::protocol::{ApiKey, BadEntry, Code, Echo, Leave, Refusal, Request};
+use crate::protocol::{self, ApiKey, BadEntry, Code, Echo, Leave, Refusal, Request};
+use crate::roll::Entry;
 use crate::shared::Shared;
 use crate::source::is_connected;
+use bytes::Bytes;
 use carom_core::feed::{Instrument, Level};
-use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const GUESSING: Ending = Ending::new(1008, "too many wrong keys");
+pub(crate) const REVOKED: Ending = Ending::new(4401, "key revoked");
+
+/// So many entries of what it has cost a client as much as one that it subscribes to: nobody upstream is asked.
+const TOLD: usize = 16;
 
 /// A client between and during its requests. Dropping it gives back all that it has.
 pub(crate) struct Session {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
-    address: IpAddr,
+    entry: Arc<Entry>,
     allowance: Allowance,
     /// Who it is, when it has said so.
     member: Option<Member>,
 }
 
-/// What a client asked: a request, or something that is none.
-pub(crate) type Asked = Result<Request, Refusal>;
-
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, address: IpAddr) -> Session {
+    pub(crate) fn new(shared: Arc<Shared>, mailbox: Arc<Mailbox>, entry: Arc<Entry>) -> Session {
         let allowance = Allowance::full(Instant::now(), &shared.options.limits);
-        Session { shared, mailbox, address, allowance, member: None }
+        Session { shared, mailbox, entry, allowance, member: None }
     }
 
     pub(crate) fn is_authenticated(&self) -> bool {
@@ -43,7 +45,9 @@ impl Session {
     /// Serves one request: the reply is in the mailbox then. The client is to be closed if an ending comes back.
     ///
     /// Cancel safe: what was under way is given back, and so is everything else when the session is dropped with it.
-    pub(crate) async fn serve(mut self, asked: Asked) -> (Session, Option<Ending>) {
+    pub(crate) async fn serve(mut self, message: Bytes) -> (Session, Option<Ending>) {
+        let asked = protocol::parse(&message);
+        drop(message);
         let needs = match &asked {
             Ok(request) => request.needs_authentication(),
             Err(refusal) => refusal.needs_authentication(),
@@ -71,17 +75,23 @@ impl Session {
             self.tell(&reply::authentication_refused(&Refusal::key_required()));
             return None;
         };
-        let Some(identity) = self.shared.keys.check(key.reveal()) else {
+        let Some(known) = self.shared.keys.find(key.reveal()) else {
             drop(key);
             self.shared.counters.wrong_keys.add(1);
             let Failed { delay, close, .. } = {
                 let mut attempts = self.shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-                attempts.failed(Instant::now(), self.address)
+                attempts.failed(Instant::now(), self.entry.address())
             };
             tokio::time::sleep(delay).await;
             self.tell(&reply::authentication_refused(&Refusal::invalid_key()));
             return close.then_some(GUESSING);
         };
+        self.entry.is(known.clone());
+        // Keys that were read again just now were compared with those that clients had then.
+        if !self.shared.keys.have(&known) {
+            return Some(REVOKED);
+        }
+        let identity = known.identity;
         let same = self.member.as_ref().is_some_and(|member| member.is(&identity));
         if !same {
             // What it had as somebody else is given back before it is somebody new.
@@ -127,8 +137,12 @@ impl Session {
                 reply::broker_info(member.broker(), connected, member.user())
             }
             Request::Subscriptions { echo } => {
-                let member = self.member()?;
+                let member = self.member.as_ref().ok_or_else(Refusal::not_authenticated)?;
+                if !self.allowance.take(Instant::now(), &self.shared.options.limits, 1) {
+                    return Err(too_fast(&self.shared.options.limits));
+                }
                 let (own, all) = (member.subscriptions(), member.wanted());
+                self.allowance.owe((own.len() + all.len()) / TOLD);
                 let all: Vec<_> =
                     all.iter().map(|(instrument, clients)| Wanted { instrument, clients: *clients }).collect();
                 reply::subscriptions(member.broker(), &own, &all, echo.as_ref())
@@ -153,19 +167,22 @@ impl Session {
             );
             return Err(Refusal::new(Code::TooManyTopics, message));
         }
-        if !self.allowance.take(Instant::now(), limits, topics.len()) {
-            let (rate, burst) = (limits.subscribe_rate, limits.subscribe_burst);
-            let message = format!(
-                "A client may subscribe to {burst} topics at once (subscribe_burst), and then to {rate} per second (subscribe_rate)"
-            );
-            return Err(Refusal::new(Code::RateLimited, message));
+        // Those that are wrong or there twice are answered, too.
+        if !self.allowance.take(Instant::now(), limits, entries.len()) {
+            return Err(too_fast(limits));
         }
         member.subscribe(topics, entries, level, echo).await;
         Ok(())
     }
 
-    fn unsubscribe(&self, entries: &[Result<Leave, BadEntry>], echo: Option<&Echo>) -> Result<String, Refusal> {
-        let member = self.member()?;
+    fn unsubscribe(&mut self, entries: &[Result<Leave, BadEntry>], echo: Option<&Echo>) -> Result<String, Refusal> {
+        let member = self.member.as_ref().ok_or_else(Refusal::not_authenticated)?;
+        let limits = &self.shared.options.limits;
+        // What it has was paid for when it subscribed.
+        let beyond = entries.len().saturating_sub(member.count());
+        if beyond > 0 && !self.allowance.take(Instant::now(), limits, beyond) {
+            return Err(too_fast(limits));
+        }
         let answers: Vec<Answer<'_, ()>> = entries
             .iter()
             .map(|entry| match entry {
@@ -186,4 +203,12 @@ impl Session {
     fn tell(&self, text: &str) {
         self.mailbox.reply(Instant::now(), frame::text(text)).into_iter().for_each(Waker::wake);
     }
+}
+
+fn too_fast(limits: &Limits) -> Refusal {
+    let (rate, burst) = (limits.subscribe_rate, limits.subscribe_burst);
+    let message = format!(
+        "A client may name {burst} topics at once (subscribe_burst), and then {rate} per second (subscribe_rate)"
+    );
+    Refusal::new(Code::RateLimited, message)
 }

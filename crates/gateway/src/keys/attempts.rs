@@ -1,4 +1,4 @@
-//! Failed attempts, by address: each waits longer for its answer, and too many of them end a connection.
+//! Failed attempts, by address: each waits longer for its answer, and too many of them end a connection at once.
 //!
 //! Nobody is locked out: a right key is accepted whatever came before it, so that one who guesses behind the same address is no
 //! trouble to others. And no answer is later than OpenAlgo's clients wait for it, which is 5 s.
@@ -52,7 +52,9 @@ impl Attempts {
         self.by_time.insert((now, origin));
         let lately = failures.iter().filter(|at| now.duration_since(**at) < WINDOW).count();
         let doubled = FIRST_DELAY.saturating_mul(1 << (lately.saturating_sub(1)).min(16));
-        Failed { delay: doubled.min(LONGEST_DELAY), close: lately >= GUESSING }
+        // Whoever guesses does not wait for answers, and connections that wait for theirs would only take up room.
+        let close = lately >= GUESSING;
+        Failed { delay: if close { Duration::ZERO } else { doubled.min(LONGEST_DELAY) }, close }
     }
 
     /// How many addresses are remembered.
@@ -98,11 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_later_and_later_and_the_tenth_closes() {
+    fn answers_come_later_and_later_and_the_tenth_closes_at_once() {
         let (mut attempts, start) = (Attempts::default(), Instant::now());
         let seen: Vec<_> = (0..12).map(|n| attempts.failed(start + Duration::from_secs(n), ip("10.0.0.1"))).collect();
         let delays: Vec<_> = seen.iter().map(|failed| failed.delay.as_millis()).collect();
-        assert_eq!(delays, [100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000, 2000, 2000, 2000]);
+        assert_eq!(delays, [100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000, 0, 0, 0]);
         let closes: Vec<_> = seen.iter().map(|failed| failed.close).collect();
         assert_eq!(closes, [vec![false; 9], vec![true; 3]].concat());
     }

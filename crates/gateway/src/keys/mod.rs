@@ -39,6 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
+use tokio::sync::watch;
 
 /// The SHA-256 of a key.
 pub type Digest = [u8; 32];
@@ -89,6 +90,8 @@ pub struct Keys {
 struct Shared {
     origin: Origin,
     known: RwLock<Arc<[Known]>>,
+    /// Told when they were read again.
+    reloads: watch::Sender<()>,
 }
 
 /// Where keys are read again.
@@ -100,9 +103,11 @@ enum Origin {
     Config(PathBuf),
 }
 
-struct Known {
-    digest: Digest,
-    identity: Identity,
+/// A key, and whose it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) digest: Digest,
+    pub(crate) identity: Identity,
 }
 
 impl Keys {
@@ -125,22 +130,38 @@ impl Keys {
     /// These keys, by their digests.
     pub fn in_memory(keys: impl IntoIterator<Item = (Identity, Digest)>) -> Keys {
         let known = keys.into_iter().map(|(identity, digest)| Known { digest, identity }).collect();
-        Keys { shared: Arc::new(Shared { origin: Origin::Memory, known: RwLock::new(known) }) }
+        Keys::new(Origin::Memory, known)
     }
 
     /// Whose key this is. It takes as long for a key that is nearly right as for one that is not: all digests are compared, in
     /// whole.
     pub fn check(&self, presented: &str) -> Option<Identity> {
+        self.find(presented).map(|key| key.identity)
+    }
+
+    /// As [`check`](Keys::check), with which key that is.
+    pub(crate) fn find(&self, presented: &str) -> Option<Known> {
         let digest = digest_of(presented);
         let known = self.known();
         let mut found = u32::MAX;
         for (at, key) in (0..).zip(known.iter()) {
             found.conditional_assign(&at, digest.ct_eq(&key.digest));
         }
-        known.get(found as usize).map(|key| key.identity.clone())
+        known.get(found as usize).cloned()
     }
 
-    /// Reads the file again; how many keys there are now. Those in memory stay as they are.
+    /// Whether this is still one of them, and the same one's. Not for what somebody presents: it takes as long as it takes.
+    pub(crate) fn have(&self, key: &Known) -> bool {
+        self.known().contains(key)
+    }
+
+    /// Tells when they were read again.
+    pub(crate) fn reloads(&self) -> watch::Receiver<()> {
+        self.shared.reloads.subscribe()
+    }
+
+    /// Reads the file again; how many keys there are now. Those in memory stay as they are. A gateway closes clients whose key is
+    /// gone, or is somebody else's now.
     ///
     /// # Errors
     /// When it cannot be read or makes no sense; then the keys that were known go on being accepted.
@@ -151,6 +172,7 @@ impl Keys {
         };
         let count = read.len();
         *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = read;
+        self.shared.reloads.send_replace(());
         Ok(count)
     }
 
@@ -173,8 +195,13 @@ impl Keys {
     }
 
     fn load(origin: Origin) -> Result<Keys, KeysError> {
-        let known = RwLock::new(origin.read()?);
-        Ok(Keys { shared: Arc::new(Shared { origin, known }) })
+        let known = origin.read()?;
+        Ok(Keys::new(origin, known))
+    }
+
+    fn new(origin: Origin, known: Arc<[Known]>) -> Keys {
+        let (known, (reloads, _)) = (RwLock::new(known), watch::channel(()));
+        Keys { shared: Arc::new(Shared { origin, known, reloads }) }
     }
 
     fn known(&self) -> Arc<[Known]> {
@@ -204,6 +231,13 @@ impl Origin {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("count", &self.len()).field("identities", &self.identities()).finish()
+    }
+}
+
+/// Whose, and no digest.
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
