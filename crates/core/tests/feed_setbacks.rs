@@ -3,6 +3,7 @@
 mod feed_stage;
 
 use carom_core::feed::{ConnectionId, ConnectionState, End, Milestone, Mode, Options, Standing};
+use carom_core::recovery::{Policy, Recovery};
 use feed_stage::{Stage, ms, small, topic};
 use std::time::Duration;
 
@@ -51,6 +52,23 @@ fn a_connection_that_keeps_dying_young_is_opened_later_each_time() {
     stage.machine.handle_ended(stage.now, connection, End::Lost);
     stage.go();
     assert_eq!(delay(&mut stage), ms(0));
+}
+
+#[test]
+fn while_the_upstream_is_down_the_delay_grows_evenly_to_its_longest() {
+    // Delays as they are unless somebody says otherwise, but with nothing left to chance.
+    let exact = Policy::default().attempts(8).spread(0.0);
+    for (recovery, about) in [(Recovery::from(exact), 0), (Options::default().recovery, 10)] {
+        let mut stage = Stage::new(Options { recovery, ..small() });
+        stage.waits(&topic(0, Mode::Quote));
+        for expected in [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000].map(ms) {
+            let attempt = stage.opening.pop().expect("it is tried");
+            stage.machine.handle_ended(stage.now, attempt, End::Lost);
+            stage.go();
+            let waited = delay(&mut stage);
+            assert!(waited.abs_diff(expected) <= expected * about / 100 + ms(10), "{waited:?}, not {expected:?}");
+        }
+    }
 }
 
 #[test]

@@ -96,8 +96,11 @@ impl<A: Adapter> Builder<A> {
     }
 
     /// Attempts, timeouts and delays of opening connections. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for
-    /// everything. Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2; after that every 10 s for
-    /// as long as there are topics.
+    /// everything. When its attempts are used up, another is made after every longest delay, for as long as there are topics.
+    ///
+    /// Default: 8 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2. So the delay doubles evenly, 0.1, 0.2, 0.4
+    /// and so on up to 6.4 s, and is 10 s from then on: an outage that takes a time `d` is over for the feed after about 2 `d`,
+    /// and at most 11 s (10 s and the spread) after the upstream is back; one timeout later if an attempt hangs just then.
     pub fn recovery(mut self, recovery: impl Into<Recovery>) -> Builder<A> {
         self.options.recovery = recovery.into();
         self

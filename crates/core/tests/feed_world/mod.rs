@@ -136,6 +136,16 @@ impl World {
         self.upstream.weather = weather;
     }
 
+    /// Every connection is cut, and none is accepted from now on.
+    pub(crate) fn cut(&mut self) {
+        self.note(|_| "cut".to_owned());
+        self.set_weather(Weather::Refuses);
+        for id in self.upstream.links.keys().copied().collect::<Vec<_>>() {
+            self.connection_ends(id);
+            self.after_machine();
+        }
+    }
+
     pub(crate) fn close(&mut self) {
         self.note(|_| "close".to_owned());
         self.closing = true;
