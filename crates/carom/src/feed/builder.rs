@@ -55,7 +55,8 @@ impl<A: Adapter> Builder<A> {
         self
     }
 
-    /// How long [`Feed::subscribe`] waits for the upstream before it says that the topic is pending. Default 3 s.
+    /// How long [`Feed::subscribe`] waits for the upstream before it says that the topic is pending; it does not wait while
+    /// attempts to open a connection fail. Default 3 s.
     pub fn pending_after(mut self, pending_after: Duration) -> Builder<A> {
         self.options.pending_after = pending_after;
         self

@@ -128,6 +128,7 @@ impl World {
     fn resume(&mut self) {
         let lines = self.setting.options.max_connections;
         self.upstream.reasons.extend(std::iter::repeat_n(self.clock, lines));
+        self.upstream.failed = None;
         self.machine.resume(self.now());
     }
 
