@@ -1,6 +1,6 @@
 //! Connections that die: what was on them comes back, on their successors or elsewhere.
 
-use carom::feed::{ConnectionState, Mode, Pacing, Standing, State, Topic};
+use carom::feed::{ConnectionState, Mode, Pacing, Pending, Standing, State, Topic};
 use carom::{Feed, Policy};
 use std::time::Duration;
 use testkit::feed::{OnClose, OnHeartbeat, OnOpen, OnWrite, Upstream, UpstreamError};
@@ -112,6 +112,38 @@ async fn who_waits_when_the_credential_is_refused_is_told_at_once() {
     assert!(feed.subscribe(topic(1)).await.unwrap().pending);
     assert!(asked.elapsed() < ms(1_000));
     assert_eq!(feed.state(), State::Refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_upstream_is_down_subscriptions_do_not_wait_one_after_the_other() {
+    let upstream = Upstream::new();
+    upstream.on_open(OnOpen::Fail);
+    let feed = Feed::builder(upstream.clone()).build().unwrap();
+    let asked = Instant::now();
+    for number in 0..8 {
+        let placed = feed.subscribe(topic(number)).await.unwrap();
+        assert_eq!((placed.pending, placed.why), (true, Some(Pending::Down)));
+    }
+    assert!(
+        asked.elapsed() <= ms(3_100),
+        "the first may be answered any moment, the others not: {:?}",
+        asked.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_is_a_short_silence() {
+    let upstream = Upstream::new();
+    let feed = Feed::builder(upstream.clone()).build().unwrap();
+    feed.subscribe(topic(0)).await.unwrap();
+    tokio::time::sleep(ms(11_000)).await; // what ends young is another matter
+    upstream.on_open(OnOpen::Fail);
+    upstream.kill(1);
+    tokio::time::sleep(ms(1_000)).await;
+    upstream.on_open(OnOpen::Succeed);
+    let back = Instant::now();
+    upstream.until(|upstream| upstream.carried_by_each().into_values().eq([1])).await;
+    assert!(back.elapsed() <= ms(1_500), "{:?}", back.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

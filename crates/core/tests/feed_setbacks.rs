@@ -2,7 +2,10 @@
 
 mod feed_stage;
 
-use carom_core::feed::{ConnectionId, ConnectionState, End, Milestone, Mode, Options, Standing};
+use carom_core::feed::{
+    ConnectionId, ConnectionState, Delivery, End, Milestone, Mode, Options, Pending, Placement, Standing,
+};
+use carom_core::recovery::{Policy, Recovery};
 use feed_stage::{Stage, ms, small, topic};
 use std::time::Duration;
 
@@ -51,6 +54,58 @@ fn a_connection_that_keeps_dying_young_is_opened_later_each_time() {
     stage.machine.handle_ended(stage.now, connection, End::Lost);
     stage.go();
     assert_eq!(delay(&mut stage), ms(0));
+}
+
+#[test]
+fn while_the_upstream_is_down_the_delay_grows_evenly_to_its_longest() {
+    // Delays as they are unless somebody says otherwise, but with nothing left to chance.
+    let exact = Policy::default().attempts(8).spread(0.0);
+    for (recovery, about) in [(Recovery::from(exact), 0), (Options::default().recovery, 10)] {
+        let mut stage = Stage::new(Options { recovery, ..small() });
+        stage.waits(&topic(0, Mode::Quote));
+        for expected in [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000].map(ms) {
+            let attempt = stage.opening.pop().expect("it is tried");
+            stage.machine.handle_ended(stage.now, attempt, End::Lost);
+            stage.go();
+            let waited = delay(&mut stage);
+            assert!(waited.abs_diff(expected) <= expected * about / 100 + ms(10), "{waited:?}, not {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn while_attempts_fail_what_is_subscribed_to_is_pending_at_once() {
+    let mut stage = Stage::new(small());
+    let fail = |stage: &mut Stage| {
+        let attempt = stage.opening.pop().expect("it is tried");
+        stage.machine.handle_ended(stage.now, attempt, End::Lost);
+        stage.go();
+    };
+    // The first attempt may succeed any moment.
+    stage.waits(&topic(0, Mode::Quote));
+    fail(&mut stage);
+    let down = (true, Some(Pending::Down));
+    let told = |placement: Placement| (placement.pending, placement.why);
+    assert_eq!(told(stage.placed(&topic(1, Mode::Quote))), down, "another attempt is made later");
+    delay(&mut stage);
+    assert_eq!(told(stage.placed(&topic(1, Mode::Depth))), down, "it is under way, and the last one has failed");
+    // Who has waited since before is told when its time is over, and why.
+    stage.pass(ms(3_000));
+    let Some(Delivery::Placed { placement, .. }) = stage.machine.poll_delivery() else { panic!("it is told") };
+    assert_eq!(told(placement), down);
+
+    // A connection that is up may accept any moment, and one that was up just now may be back.
+    delay(&mut stage);
+    let connection = open(&mut stage);
+    stage.leave(0);
+    stage.waits(&topic(2, Mode::Quote));
+    stage.settle();
+    stage.pass(ms(5_000));
+    stage.machine.handle_ended(stage.now, connection, End::Lost);
+    stage.go();
+    stage.waits(&topic(2, Mode::Depth));
+    stage.settle();
+    assert_eq!(told(stage.placed(&topic(2, Mode::Depth))), (false, None));
 }
 
 #[test]

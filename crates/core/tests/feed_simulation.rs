@@ -77,6 +77,27 @@ fn when_faults_stop_everything_wanted_is_live_within_the_recovery_bound() {
     });
 }
 
+/// The delays that a feed has unless somebody says otherwise: silence lasts about twice as long as what caused it.
+#[test]
+fn an_outage_costs_about_twice_its_time_and_no_more_than_the_longest_delay() {
+    for_each_schedule(150, |seed, trace| {
+        let mut setting = Setting::wild(seed).with_default_recovery();
+        setting.options.compact_after = None;
+        (setting.refuses, setting.mortal, setting.silent, setting.leaves, setting.gives_up) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        (setting.weather_every, setting.jump_every) = (None, None);
+        let mut world = World::new(setting, seed, trace);
+        // Long enough for connections to have lived.
+        world.run_for(world.setting.limits.max_delay * 2);
+        let outage = ms(Random::new(seed).below(30_000) as u64);
+        world.cut();
+        world.run_for(outage);
+        world.calm_down();
+        world.run_for(world.setting.silence_after(outage));
+        world.promise_upstream_carries_what_is_wanted();
+        world.end();
+    });
+}
+
 /// Connections are accepted and die after a while, all of them: everybody is served now and then, but not by ever more logins.
 #[test]
 fn connections_that_keep_dying_are_opened_ever_more_rarely() {

@@ -55,7 +55,8 @@ impl<A: Adapter> Builder<A> {
         self
     }
 
-    /// How long [`Feed::subscribe`] waits for the upstream before it says that the topic is pending. Default 3 s.
+    /// How long [`Feed::subscribe`] waits for the upstream before it says that the topic is pending; it does not wait while
+    /// attempts to open a connection fail. Default 3 s.
     pub fn pending_after(mut self, pending_after: Duration) -> Builder<A> {
         self.options.pending_after = pending_after;
         self
@@ -96,8 +97,11 @@ impl<A: Adapter> Builder<A> {
     }
 
     /// Attempts, timeouts and delays of opening connections. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for
-    /// everything. Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2; after that every 10 s for
-    /// as long as there are topics.
+    /// everything. When its attempts are used up, another is made after every longest delay, for as long as there are topics.
+    ///
+    /// Default: 8 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2. So the delay doubles evenly, 0.1, 0.2, 0.4
+    /// and so on up to 6.4 s, and is 10 s from then on: an outage that takes a time `d` is over for the feed after about 2 `d`,
+    /// and at most 11 s (10 s and the spread) after the upstream is back; one timeout later if an attempt hangs just then.
     pub fn recovery(mut self, recovery: impl Into<Recovery>) -> Builder<A> {
         self.options.recovery = recovery.into();
         self

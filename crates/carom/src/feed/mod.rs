@@ -70,7 +70,7 @@ mod ticks;
 pub use adapter::{Adapter, Pacing, Refused, Tick};
 pub use builder::Builder;
 pub use carom_core::feed::{
-    Change, ConnectionState, Instrument, Level, Mode, Peak, Placement, Standing, State, Topic,
+    Change, ConnectionState, Instrument, Level, Mode, Peak, Pending, Placement, Standing, State, Topic,
     TopicGlance as TopicSnapshot,
 };
 pub use error::{NotSubscribed, SubscribeError, UpstreamError};
@@ -112,8 +112,8 @@ impl<A: Adapter> Feed<A> {
 
     /// Subscribes to a topic, counted as one interest. It resolves when the upstream has accepted it, or after
     /// `pending_after` with [`pending`](Placement::pending): it is subscribed to as soon as it can be then. What is streamed
-    /// already, or is covered by a higher mode, calls nobody. While the credential is refused ([`State::Refused`]) what needs a
-    /// new connection is pending at once. The depth tells order books apart, and nothing else.
+    /// already, or is covered by a higher mode, calls nobody. While connections cannot be opened, or the credential is refused
+    /// ([`State::Refused`]), what needs one is pending at once; [`why`](Placement::why) says which it is. The depth tells order books apart, and nothing else.
     ///
     /// Cancel safe: dropping the future takes the interest back.
     ///

@@ -33,6 +33,8 @@ pub(super) struct Setback {
     pub(super) failures: u32,
     /// No connection is opened before.
     pub(super) until: Instant,
+    /// Whether every attempt since the last connection has failed.
+    pub(super) unopened: bool,
 }
 
 /// What a line is doing.
@@ -186,6 +188,20 @@ impl Line {
         let up = self.up()?;
         let unused = self.homes.is_empty() && self.departing.is_empty() && up.streams.is_empty();
         unused.then_some(up.used)
+    }
+
+    /// Whether attempts to open a connection have failed, and none has succeeded since.
+    pub(super) fn is_failing(&self) -> bool {
+        self.setback.is_some_and(|setback| setback.unopened)
+    }
+
+    /// Whether there is no connection, and little hope for one by then.
+    pub(super) fn is_down(&self, by: Instant) -> bool {
+        match &self.state {
+            LineState::Waiting { until } => self.is_failing() || until.is_none_or(|until| until >= by),
+            LineState::Opening { .. } => self.is_failing(),
+            LineState::Vacant | LineState::Up(_) | LineState::Closing { .. } => false,
+        }
     }
 
     /// Whether its topics are better off elsewhere: there is no connection, and none is being opened.

@@ -59,7 +59,7 @@ mod writing;
 pub use lines::ConnectionId;
 pub use options::Options;
 pub use snapshot::{ConnectionGlance, ConnectionState, Peak, Snapshot, Standing, TopicGlance};
-pub use told::{Action, Change, Delivery, End, Milestone, Placement, Refusal, Subscribed, WaiterId};
+pub use told::{Action, Change, Delivery, End, Milestone, Pending, Placement, Refusal, Subscribed, WaiterId};
 pub use topic::{DEFAULT_DEPTH, Instrument, Level, Mode, Topic};
 
 use crate::options::OptionsError;

@@ -36,6 +36,9 @@ impl Machine {
         let found = &mut self.lines[line];
         found.state = LineState::Up(Up::new(connection, now));
         found.worked = true;
+        if let Some(setback) = &mut found.setback {
+            setback.unopened = false;
+        }
         let topics = found.homes.len();
         if std::mem::take(&mut found.lost) {
             self.tell(Milestone::Reopened { connection: line + 1, topics });
@@ -185,7 +188,8 @@ impl Machine {
             }
             Trouble::Unopened | Trouble::ShortLived => doubled,
         };
-        self.lines[line].setback = Some(Setback { failures, until: now + delay });
+        let unopened = matches!(trouble, Trouble::Unopened);
+        self.lines[line].setback = Some(Setback { failures, until: now + delay, unopened });
     }
 
     /// Whether a connection that lived from then to then did so for long enough. Then all is forgiven.

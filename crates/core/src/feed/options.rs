@@ -2,7 +2,7 @@
 
 use crate::idle;
 use crate::options::{OptionsError, recurring, sane};
-use crate::recovery::Recovery;
+use crate::recovery::{Policy, Recovery};
 use std::time::Duration;
 
 /// What a feed is told.
@@ -31,12 +31,14 @@ pub struct Options {
     pub batch: usize,
     /// Least time from one write on a connection to the next: the upstream's limit.
     pub pace: Duration,
-    /// Attempts, timeouts and delays of opening connections.
+    /// Attempts, timeouts and delays of opening connections. When the attempts are used up, another is made after every longest
+    /// delay, for as long as there are topics.
     pub recovery: Recovery,
 }
 
 /// 1000 topics on each of 3 connections; 5 s of linger, pending after 3 s, idle for 60 s, compacted after 60 s with 1 s of
-/// overlap, stalled after 90 s, 10 s for a write; 100 changes every 100 ms.
+/// overlap, stalled after 90 s, 10 s for a write; 100 changes every 100 ms; attempts 100 ms apart, then twice as far each time up to
+/// 10 s.
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -51,7 +53,9 @@ impl Default for Options {
             write_timeout: Duration::from_secs(10),
             batch: 100,
             pace: Duration::from_millis(100),
-            recovery: Recovery::default(),
+            // The attempts last until the delay has grown to its longest: nothing is given up early, since there is no other
+            // upstream to go to.
+            recovery: Recovery::from(Policy::default().attempts(8)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::entries::{EntryId, Home, Waiter};
 use super::lines::{Line, LineState};
-use super::told::{Delivery, Milestone, Placement, Refusal, Subscribed, WaiterId};
+use super::told::{Delivery, Milestone, Pending, Placement, Refusal, Subscribed, WaiterId};
 use super::topic::{Level, Topic};
 use super::wants::Left;
 use super::{Due, Machine, State};
@@ -36,7 +36,7 @@ impl Machine {
             self.forget_refusal(id);
         }
         self.settle(now, id);
-        let subscribed = match self.outlook(id, level, already) {
+        let subscribed = match self.outlook(now, id, level, already) {
             Some(placement) => Subscribed::Placed(placement),
             None => Subscribed::Waiting(self.wait_for(now, id, level, already)),
         };
@@ -109,13 +109,15 @@ impl Machine {
     pub(super) fn answer(&mut self, id: EntryId) {
         let Some(carried) = self.carried(id) else { return };
         for waiter in self.entries[&id].waiters_up_to(carried) {
-            self.deliver(waiter, false);
+            self.deliver(waiter, None);
         }
     }
 
     /// Somebody has waited long enough, or in vain: its topic is pending.
     pub(super) fn is_pending(&mut self, waiter: WaiterId) {
-        self.deliver(waiter, true);
+        if let Some(entry) = self.waiters.get(&waiter).map(|found| found.entry) {
+            self.deliver(waiter, Some(self.obstacle(entry)));
+        }
     }
 
     /// Tells those who wait for just this that they do so in vain.
@@ -137,19 +139,35 @@ impl Machine {
         Some(found)
     }
 
-    fn deliver(&mut self, waiter: WaiterId, pending: bool) {
+    fn deliver(&mut self, waiter: WaiterId, why: Option<Pending>) {
         let Some(found) = self.take_waiter(waiter) else { return };
-        let placement = self.placement(found.entry, found.already, pending);
+        let placement = self.placement(found.entry, found.already, why);
         self.deliveries.push_back(Delivery::Placed { waiter, placement });
     }
 
     /// Where a topic is, if there is nothing to wait for: it is carried, or it cannot be for now.
-    fn outlook(&self, id: EntryId, level: Level, already: bool) -> Option<Placement> {
+    fn outlook(&self, now: Instant, id: EntryId, level: Level, already: bool) -> Option<Placement> {
         if Some(level) <= self.carried(id) {
-            return Some(self.placement(id, already, false));
+            return Some(self.placement(id, already, None));
         }
-        let up = self.entries[&id].home.line().is_some_and(|line| self.lines[line].is_up());
-        (self.state == State::Refused && !up).then(|| self.placement(id, already, true))
+        let line = &self.lines[self.entries[&id].home.line()?];
+        let in_vain = match self.state {
+            State::Refused => !line.is_up(),
+            State::Running | State::Stopping | State::Stopped => line.is_down(now + self.options.pending_after),
+        };
+        let why = if self.state == State::Refused { Pending::Credential } else { Pending::Down };
+        in_vain.then(|| self.placement(id, already, Some(why)))
+    }
+
+    /// What keeps the upstream from accepting a topic by now.
+    fn obstacle(&self, id: EntryId) -> Pending {
+        let home = self.entries.get(&id).and_then(|entry| entry.home.line());
+        match (self.state, home.map(|line| &self.lines[line])) {
+            (_, Some(line)) if line.is_up() => Pending::Unanswered,
+            (State::Refused, _) => Pending::Credential,
+            (State::Running | State::Stopping | State::Stopped, Some(line)) if line.is_failing() => Pending::Down,
+            (State::Running | State::Stopping | State::Stopped, _) => Pending::Unanswered,
+        }
     }
 
     fn wait_for(&mut self, now: Instant, id: EntryId, level: Level, already: bool) -> WaiterId {
@@ -169,10 +187,12 @@ impl Machine {
         self.lines[self.entries.get(&id)?.home.source()?].carries(id)
     }
 
-    fn placement(&self, id: EntryId, already: bool, pending: bool) -> Placement {
+    /// Where a topic is, and if it is pending, why.
+    fn placement(&self, id: EntryId, already: bool, why: Option<Pending>) -> Placement {
         let line = self.entries.get(&id).and_then(|entry| entry.home.line()).unwrap_or(0);
         let on_connection = self.lines[line].homes.len();
-        Placement { connection: line + 1, total_connections: self.connections(), on_connection, already, pending }
+        let (connection, total_connections) = (line + 1, self.connections());
+        Placement { connection, total_connections, on_connection, already, pending: why.is_some(), why }
     }
 
     /// Finds a home for an instrument: where it is still carried, or the first line with room.

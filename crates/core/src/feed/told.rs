@@ -3,6 +3,7 @@
 use super::lines::ConnectionId;
 use super::snapshot::Peak;
 use super::topic::{Instrument, Level};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,6 +106,29 @@ pub struct Placement {
     pub already: bool,
     /// Whether the upstream has not accepted it yet; it will be told as soon as it can be.
     pub pending: bool,
+    /// Why it is pending; `None` when it is not.
+    pub why: Option<Pending>,
+}
+
+/// Why a topic is pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// The upstream has not said anything yet, neither yes nor no.
+    Unanswered,
+    /// There is no connection, and the last attempts to open one have failed; there will be others.
+    Down,
+    /// The upstream refuses the credential; nothing is tried until somebody says to go on.
+    Credential,
+}
+
+impl fmt::Display for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pending::Unanswered => "the upstream has not answered yet",
+            Pending::Down => "the upstream cannot be reached",
+            Pending::Credential => "the upstream refuses the credential",
+        })
+    }
 }
 
 /// Why a topic has no place.

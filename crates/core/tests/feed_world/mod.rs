@@ -128,12 +128,23 @@ impl World {
     fn resume(&mut self) {
         let lines = self.setting.options.max_connections;
         self.upstream.reasons.extend(std::iter::repeat_n(self.clock, lines));
+        self.upstream.failed = None;
         self.machine.resume(self.now());
     }
 
     /// The upstream treats those who connect like this from now on.
     pub(crate) fn set_weather(&mut self, weather: Weather) {
         self.upstream.weather = weather;
+    }
+
+    /// Every connection is cut, and none is accepted from now on.
+    pub(crate) fn cut(&mut self) {
+        self.note(|_| "cut".to_owned());
+        self.set_weather(Weather::Refuses);
+        for id in self.upstream.links.keys().copied().collect::<Vec<_>>() {
+            self.connection_ends(id);
+            self.after_machine();
+        }
     }
 
     pub(crate) fn close(&mut self) {

@@ -1,7 +1,7 @@
 //! What the feed machine promises, held against the world's own books.
 
 use super::upstream::Upstream;
-use super::{World, ms};
+use super::{Setting, World, ms};
 use carom_core::feed::{Change, ConnectionId, ConnectionState, Instrument, Level, Placement, Standing, State, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -93,10 +93,18 @@ impl World {
         assert!((1..=options.max_connections).contains(&placement.connection));
         assert!(placement.total_connections <= options.max_connections);
         assert!((1..=options.max_topics_per_connection).contains(&placement.on_connection), "{placement:?}");
+        assert_eq!(placement.pending, placement.why.is_some(), "{placement:?}");
         if !placement.pending {
             let carried = self.upstream.carried(&topic.instrument).into_iter().max();
             assert!(carried >= Some(topic.level.plain()), "{topic} was said to be carried: {carried:?}");
         }
+    }
+
+    /// Nobody is made to wait while attempts fail. With more connections than one, another may be tried for the first time.
+    pub(super) fn promise_nobody_waits_in_vain(&self) {
+        let Setting { options, limits, .. } = &self.setting;
+        let failing = self.upstream.failed.is_some_and(|at| self.clock < at + limits.max_delay);
+        assert!(options.max_connections > 1 || !failing, "somebody waits, though attempts fail");
     }
 
     /// No topic is forgotten, interest is counted exactly, and what is said of a topic is so.

@@ -87,13 +87,41 @@ impl Setting {
         }
     }
 
+    /// With the delays that a feed has unless somebody says otherwise.
+    pub(crate) fn with_default_recovery(mut self) -> Setting {
+        self.limits = Limits {
+            attempts: 8,
+            timeout: ms(2_000),
+            max_timeout: ms(8_000),
+            delay: ms(100),
+            max_delay: ms(10_000),
+            spread: 0.2,
+        };
+        self.options.recovery = Options::default().recovery;
+        self
+    }
+
+    /// How long until everything is carried again after an outage in which attempts failed at once. Each delay is as long as all
+    /// before it together and one more, so the last one under way takes no longer than the outage did; chance makes some of
+    /// them longer, and others shorter.
+    pub(crate) fn silence_after(&self, outage: Duration) -> Duration {
+        let chance = (1.0 + self.limits.spread / 2.0) / (1.0 - self.limits.spread / 2.0);
+        let delay = (outage.mul_f64(chance) + self.limits.delay * 2).min(self.limits.longest_delay());
+        delay + self.takes * 3 + self.writing() + self.late * 8 + ms(100)
+    }
+
     /// How long until everything that is wanted is carried when faults stop: what is under way is over, one more attempt is
     /// made, and all is written in batches; what was refused is asked for again.
     pub(crate) fn recovery_bound(&self) -> Duration {
         let options = &self.options;
         let attempt = self.limits.max_timeout.max(options.write_timeout) + self.limits.longest_delay() + self.takes * 2;
-        let write = self.takes + options.pace.max(ms(1)) + self.late;
         let stall = options.stall_after.unwrap_or_default();
-        attempt * 3 + write * (4 * self.instruments as u32 + 4) + stall + options.linger + self.late * 8 + ms(100)
+        attempt * 3 + self.writing() + stall + options.linger + self.late * 8 + ms(100)
+    }
+
+    /// How long everything takes to be written, some of it more than once.
+    fn writing(&self) -> Duration {
+        let write = self.takes + self.options.pace.max(ms(1)) + self.late;
+        write * (4 * self.instruments as u32 + 4)
     }
 }

@@ -3,7 +3,7 @@
 use super::limits::one_of;
 use super::{Event, Moment, World, ms};
 use carom_core::feed::{
-    ConnectionId, Delivery, Instrument, Level, Mode, Placement, Refusal, Subscribed, Topic, WaiterId,
+    ConnectionId, Delivery, Instrument, Level, Mode, Pending, Placement, Refusal, Subscribed, Topic, WaiterId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,10 +97,12 @@ impl World {
             Subscribed::Placed(placement) => {
                 self.subscribers.add(topic);
                 assert!(placement.already || !same, "somebody wants it already");
+                assert_ne!(placement.why, Some(Pending::Unanswered), "who may be answered any moment waits");
                 self.promise_placed(topic, placement);
                 self.assure(topic, placement);
             }
             Subscribed::Waiting(waiter) => {
+                self.promise_nobody_waits_in_vain();
                 self.subscribers.add(topic);
                 self.subscribers.asked += 1;
                 let deadline = self.clock + self.setting.options.pending_after;

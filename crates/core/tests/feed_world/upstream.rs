@@ -30,6 +30,8 @@ pub(crate) struct Upstream {
     gone: Vec<ConnectionId>,
     pub(crate) opened: usize,
     pub(crate) ended: usize,
+    /// When the last attempt failed, if none has succeeded since.
+    pub(crate) failed: Option<Moment>,
     /// When connections were opened lately, and when there was a reason for one more that is none of the upstream's doing.
     pub(crate) openings: VecDeque<Moment>,
     pub(crate) reasons: VecDeque<Moment>,
@@ -107,6 +109,7 @@ impl World {
         match weather {
             Weather::Healthy | Weather::Fickle | Weather::Brittle => {
                 link.up = true;
+                self.upstream.failed = None;
                 link.heard = clock;
                 let silent = !self.calm && self.random.chance(self.setting.silent);
                 link.silent = silent && self.setting.options.stall_after.is_some();
@@ -128,6 +131,7 @@ impl World {
                 self.machine.handle_opened(now, id);
             }
             Weather::Refuses | Weather::Hangs => {
+                self.upstream.failed = Some(clock);
                 self.forget_link(id);
                 self.machine.handle_ended(now, id, End::Lost);
             }
