@@ -113,7 +113,9 @@ async fn what_a_command_has_started_is_killed_with_it() {
     let script = "exec 3> \"$0\"; sleep 1000 & yes secret";
     let argv: [OsString; 4] = ["sh".into(), "-c".into(), script.into(), pipe.clone().into_os_string()];
     let credential = Credential::command(argv);
-    let gone = tokio::task::spawn_blocking(|| std::fs::read(pipe));
+    let (tell, gone) = tokio::sync::oneshot::channel();
+    // A thread of its own, which nobody waits for when it is wrong.
+    std::thread::spawn(move || tell.send(std::fs::read(pipe)));
     assert!(matches!(credential.present().await.unwrap_err(), CredentialError::TooLong));
     let left = timeout(Duration::from_secs(60), gone).await.expect("nobody is left").unwrap();
     assert_eq!(left.unwrap(), b"");
