@@ -77,7 +77,7 @@ async fn a_client_that_is_not_read_is_not_closed_for_its_silence() {
     client.send(json!({"action": "subscribe", "symbol": "INFY", "exchange": "NSE", "request_id": 1})).await;
     // Two that are as large as the line may be, while the first is under way.
     for id in [2, 3] {
-        client.send_text(&format!("{:200}", json!({"action": "ping", "_pingId": id}))).await;
+        client.send_text(&format!("{:200}", json!({"action": "ping", "_pingId": id}).to_string())).await;
     }
     assert_eq!(client.next().await["request_id"], 1);
     assert_eq!(client.next().await["_pingId"], 2);
@@ -131,9 +131,11 @@ async fn a_client_that_is_stuck_leaves_time_to_close_the_feeds() {
     timeout(LONG, full).await.expect("its socket is full");
     let (upstream, feed) = (stage.upstream.clone(), stage.feed.clone());
     // A client has longer than this to take leave.
-    let stopping = stage.gateway.stop(Instant::now() + Duration::from_millis(1800));
+    let (began, time) = (Instant::now(), Duration::from_millis(1800));
+    let stopping = stage.gateway.stop(began + time);
     assert_eq!(timeout(LONG, stopping).await.expect("in time"), 0, "nothing was cut");
     assert_eq!((feed.state(), upstream.goodbyes()), (State::Stopped, 1));
+    assert!(began.elapsed() < time, "{:?}: the feeds had time left", began.elapsed());
 }
 
 #[tokio::test]
