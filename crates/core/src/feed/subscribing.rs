@@ -65,6 +65,7 @@ impl Machine {
             }
             (Left::Others | Left::Lingers | Left::Gone, _) => self.settle(now, id),
         }
+        self.hold_moves(now);
         self.finish(now);
         true
     }
