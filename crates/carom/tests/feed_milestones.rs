@@ -7,7 +7,7 @@ use std::future::pending;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use testkit::feed::Upstream;
+use testkit::feed::{OnOpen, Upstream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 
@@ -31,7 +31,7 @@ impl tracing::Subscriber for Listener {
     }
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut words = Words(String::new());
+        let mut words = Words(format!("{} ", event.metadata().level()));
         event.record(&mut words);
         self.heard.lock().unwrap().push(words.0);
     }
@@ -44,6 +44,25 @@ impl tracing::Subscriber for Listener {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_again_and_again_is_a_warning_once() {
+    let listener = Listener::default();
+    let _listening = tracing::subscriber::set_default(listener.clone());
+    let upstream = Upstream::new();
+    upstream.on_open(OnOpen::Fail);
+    let feed = Feed::builder(upstream.clone()).build().unwrap();
+    let topic = Topic::new("NSE", "NONE", Mode::Ltp);
+    assert!(feed.subscribe(topic.clone()).await.unwrap().pending);
+    upstream.refuse(&topic.instrument, Some("unknown symbol"));
+    upstream.on_open(OnOpen::Succeed);
+    tokio::time::sleep(Duration::from_secs(80)).await;
+    let heard = listener.heard.lock().unwrap().clone();
+    let count = |words: &str| heard.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(count("WARN message=[POOL] a topic was refused feed"), 1, "{heard:#?}");
+    let again = count("DEBUG message=[POOL] a topic was refused again");
+    assert!((6..=12).contains(&again), "0.1 s, and twice as long each time: {heard:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +99,7 @@ async fn milestones_are_told_with_their_figures() {
         "[POOL] everything was unsubscribed feed=\"demo\" topics=201",
         "[POOL] closed feed=\"demo\" peak_topics=201 peak_connections=2 on_each=[200, 1]",
     ];
-    let heard: Vec<_> = heard.iter().map(|line| line.trim_end().trim_start_matches("message=")).collect();
+    let heard: Vec<_> = heard.iter().map(|line| line.trim_end().trim_start_matches("INFO message=")).collect();
     for line in expected {
         assert!(heard.contains(&line), "not told: {line}\n{heard:#?}");
     }

@@ -87,6 +87,45 @@ fn a_refused_level_leaves_the_next_lower_one_and_is_tried_again_for_those_who_we
 }
 
 #[test]
+fn what_is_refused_for_good_is_asked_for_ever_more_rarely_and_new_only_once() {
+    let mut stage = Stage::new(small());
+    stage.waits(&topic(0, Mode::Quote));
+    stage.pass(ms(3_000));
+    let mut connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    let mut delays = Vec::new();
+    for times in 0..16 {
+        stage.writes.pop().expect("it is asked for");
+        stage.machine.handle_written(stage.now, connection, &[(0, "unknown symbol".into())]);
+        stage.go();
+        if times == 13 {
+            // A successor is asked at once, which is no reason to ask more often, or more rarely.
+            stage.machine.handle_ended(stage.now, connection, End::Lost);
+            stage.go();
+            connection = stage.opening.pop().expect("its successor");
+            stage.machine.handle_opened(stage.now, connection);
+            stage.go();
+            continue;
+        }
+        let from = stage.now;
+        while stage.writes.is_empty() {
+            let next = stage.machine.next_timeout().expect("it is asked for again");
+            stage.pass(next - stage.now);
+        }
+        delays.push((stage.now - from).as_millis());
+    }
+    let doubled: Vec<u128> = (0..15).map(|times| (100 << times).min(300_000)).collect();
+    assert_eq!(delays, doubled);
+    let told = |milestone: &Milestone| match milestone {
+        Milestone::TopicRefused { again, .. } => Some(*again),
+        _ => None,
+    };
+    let told: Vec<bool> = stage.told.iter().filter_map(told).collect();
+    assert_eq!((told.len(), told.iter().filter(|again| !**again).count(), told[0]), (16, 1, false));
+}
+
+#[test]
 fn a_refused_downgrade_leaves_more_than_is_wanted_and_is_tried_again() {
     let mut stage = Stage::new(small());
     for mode in Mode::ALL {

@@ -208,3 +208,29 @@ fn what_only_lingers_is_not_moved() {
     let shown = |number| stage.machine.glance_at(&topic(number, Mode::Quote).instrument).map(|glance| glance.standing);
     assert_eq!((shown(0), shown(2)), (Some(Standing::Lingering), None));
 }
+
+#[test]
+fn whoever_leaves_everything_has_nothing_moved_and_what_is_left_moves_in_one_step() {
+    for leave in [40, 5] {
+        let options = Options { max_topics_per_connection: 20, pace: ms(50), compact_after: None, ..small() };
+        let mut stage = Stage::new(Options { linger: ms(60_000), ..options });
+        stage.carry(0..40);
+        stage.pass(ms(2_000));
+        // The second cannot be opened again, and the first is full.
+        let second = stage.latest.expect("the second");
+        stage.machine.handle_ended(stage.now, second, End::Lost);
+        stage.go();
+        let attempt = stage.opening.pop().expect("another");
+        stage.machine.handle_ended(stage.now, attempt, End::Lost);
+        stage.go();
+        stage.told.clear();
+        (0..leave).for_each(|number| stage.leave(number));
+        stage.pass(ms(50));
+        let moved = |told: &Milestone| match told {
+            Milestone::Moved { topics, .. } => Some(*topics),
+            _ => None,
+        };
+        let moves: Vec<usize> = stage.told.iter().filter_map(moved).collect();
+        assert_eq!(moves, if leave == 40 { vec![] } else { vec![5] });
+    }
+}

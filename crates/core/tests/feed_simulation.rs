@@ -52,7 +52,7 @@ fn when_faults_stop_everything_wanted_is_carried_once_and_nothing_else() {
         let mut world = World::new(Setting::wild(seed), seed, trace);
         world.run_for(ms(4_000));
         world.calm_down();
-        world.run_for(world.setting.recovery_bound());
+        world.run_for(world.recovery_bound());
         // A topic may be on its way to fewer connections just now; it is carried all the same, but perhaps twice.
         world.run_for(world.tidying());
         world.promise_upstream_carries_what_is_wanted();
@@ -71,7 +71,7 @@ fn when_faults_stop_everything_wanted_is_live_within_the_recovery_bound() {
         let mut world = World::new(setting, seed, trace);
         world.run_for(ms(4_000));
         world.calm_down();
-        world.run_for(world.setting.recovery_bound());
+        world.run_for(world.recovery_bound());
         world.promise_upstream_carries_what_is_wanted();
         world.end();
     });

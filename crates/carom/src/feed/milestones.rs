@@ -48,8 +48,12 @@ pub(super) fn report(feed: &str, (limit, most): (usize, usize), milestone: &Mile
         Milestone::Released { connection } => {
             tracing::info!(feed, connection, "[POOL] a connection without topics is released")
         }
-        Milestone::TopicRefused { instrument, level, reason } => {
+        Milestone::TopicRefused { instrument, level, reason, again: false } => {
             tracing::warn!(feed, %instrument, mode = %level.mode, depth = level.depth, reason = &**reason, "[POOL] a topic was refused");
+        }
+        // It is asked for again and again: whoever reads warnings knows it by now.
+        Milestone::TopicRefused { instrument, level, reason, again: true } => {
+            tracing::debug!(feed, %instrument, mode = %level.mode, depth = level.depth, reason = &**reason, "[POOL] a topic was refused again");
         }
         Milestone::CredentialRefused => {
             tracing::error!(

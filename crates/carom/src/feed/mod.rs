@@ -113,7 +113,8 @@ impl<A: Adapter> Feed<A> {
     /// Subscribes to a topic, counted as one interest. It resolves when the upstream has accepted it, or after
     /// `pending_after` with [`pending`](Placement::pending): it is subscribed to as soon as it can be then. What is streamed
     /// already, or is covered by a higher mode, calls nobody. While connections cannot be opened, or the credential is refused
-    /// ([`State::Refused`]), what needs one is pending at once; [`why`](Placement::why) says which it is. The depth tells order books apart, and nothing else.
+    /// ([`State::Refused`]), what needs one is pending at once; [`why`](Placement::why) says which it is. What was pending and is refused by the
+    /// upstream then is asked for again, later each time, up to 5 minutes. The depth tells order books apart, and nothing else.
     ///
     /// Cancel safe: dropping the future takes the interest back.
     ///

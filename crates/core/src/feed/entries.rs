@@ -79,6 +79,7 @@ pub(super) struct Refused {
     /// Whether more was carried, and less was not wanted instead.
     pub(super) downgrade: bool,
     pub(super) reason: Arc<str>,
+    /// How often it was, each time after the delay.
     pub(super) times: u32,
     /// `None` when it is being tried again.
     pub(super) until: Option<Instant>,
@@ -280,6 +281,15 @@ impl Machine {
         if let Some(refused) = self.entries.get_mut(&id).and_then(|entry| entry.refused.as_mut()) {
             refused.until = None;
             self.settle(now, id);
+        }
+    }
+
+    /// What was refused is asked again before its time, so that does not count; it is known all the same.
+    pub(super) fn ask_again(&mut self, id: EntryId) {
+        let Some(refused) = self.entries.get_mut(&id).and_then(|entry| entry.refused.as_mut()) else { return };
+        if let Some(until) = refused.until.take() {
+            refused.times -= 1;
+            self.agenda.remove(&(until, Due::Retry(id)));
         }
     }
 

@@ -130,6 +130,8 @@ pub struct Machine {
     /// A connection was found without topics for long enough: it is released unless it gets one before the driver comes back.
     release_at: Option<Instant>,
     compact_at: Option<Instant>,
+    /// Until then topics stay where they are though they could move: more of them may be about to go.
+    moves_at: Option<Instant>,
     peak: Peak,
     actions: VecDeque<Action>,
     deliveries: VecDeque<Delivery>,
@@ -165,6 +167,7 @@ impl Machine {
             look_at: None,
             release_at: None,
             compact_at: None,
+            moves_at: None,
             peak: Peak::default(),
             actions: VecDeque::from([Action::Tell(created)]),
             deliveries: VecDeque::new(),
@@ -195,7 +198,7 @@ impl Machine {
     pub fn next_timeout(&self) -> Option<Instant> {
         let agenda = self.agenda.first().map(|(at, _)| *at);
         let lines = self.lines.iter().filter_map(|line| line.next_timeout(&self.options)).min();
-        [agenda, lines, self.look_at, self.release_at, self.compact_at].into_iter().flatten().min()
+        [agenda, lines, self.look_at, self.release_at, self.compact_at, self.moves_at].into_iter().flatten().min()
     }
 
     /// Time has passed: does what is due.
@@ -244,7 +247,7 @@ impl Machine {
             State::Stopping | State::Stopped => return,
         }
         self.state = State::Stopping;
-        (self.look_at, self.release_at, self.compact_at) = (None, None, None);
+        (self.look_at, self.release_at, self.compact_at, self.moves_at) = (None, None, None, None);
         self.give_up_everything(now, &Refusal::Closed);
         for line in 0..self.lines.len() {
             match &self.lines[line].state {

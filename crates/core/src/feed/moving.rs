@@ -12,10 +12,12 @@ impl Machine {
     /// Topics of lines without a connection go to lines that are up and have room. A line that nobody needs any more is not
     /// tried again.
     pub(super) fn rescue(&mut self, now: Instant) {
+        self.moves_at = self.moves_at.filter(|at| *at > now);
         for line in 0..self.lines.len() {
             self.expire_stranded(now, line);
             let mut topics = 0;
-            while self.lines[line].is_stranded()
+            while self.moves_at.is_none()
+                && self.lines[line].is_stranded()
                 && let (Some(id), Some(to)) = (self.lines[line].homes.first().copied(), self.room_elsewhere(now, line))
             {
                 self.rehome(now, id, Home::At(to));
@@ -32,6 +34,14 @@ impl Machine {
                     found.state = LineState::Vacant;
                 }
             }
+        }
+    }
+
+    /// Somebody leaves, and what has no connection could have the room. Whoever leaves often leaves everything: by the time that
+    /// the next write may be made, what is wanted no more has gone, and the rest moves in one step.
+    pub(super) fn hold_moves(&mut self, now: Instant) {
+        if self.moves_at.is_none() && self.lines.iter().any(Line::is_stranded) {
+            self.moves_at = Some(now + self.options.pace);
         }
     }
 

@@ -45,7 +45,7 @@ impl Machine {
         }
         // Another connection may want what the one before did not.
         for id in self.lines[line].homes.iter().copied().collect::<Vec<_>>() {
-            self.forget_refusal(id);
+            self.ask_again(id);
             self.compare(line, id);
         }
         self.finish(now);

@@ -219,7 +219,8 @@ impl Machine {
             }
         }
         let has_room = |line: &Line| line.is_up() && line.room(&self.options) > 0;
-        if self.lines.iter().any(Line::is_stranded) && self.lines.iter().any(has_room) {
+        let may_move = self.moves_at.is_none() && self.lines.iter().any(Line::is_stranded);
+        if may_move && self.lines.iter().any(has_room) {
             return Err("topics wait on a line that cannot be reopened, though another has room".to_owned());
         }
         for (id, entry) in &self.entries {

@@ -33,7 +33,7 @@ impl Machine {
         };
         // Whoever asks anew gets a new answer; whoever asks for less than was refused does not depend on it.
         if self.entries[&id].refused.as_ref().is_some_and(|refused| level >= refused.level) {
-            self.forget_refusal(id);
+            self.ask_again(id);
         }
         self.settle(now, id);
         let subscribed = match self.outlook(now, id, level, already) {
@@ -65,6 +65,7 @@ impl Machine {
             }
             (Left::Others | Left::Lingers | Left::Gone, _) => self.settle(now, id),
         }
+        self.hold_moves(now);
         self.finish(now);
         true
     }

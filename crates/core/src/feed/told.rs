@@ -251,6 +251,8 @@ pub enum Milestone {
         level: Level,
         /// What it said.
         reason: Arc<str>,
+        /// Whether it was asked for so much before, and refused that: it is asked again for those who were told that it is pending.
+        again: bool,
     },
     /// The upstream refuses the credential; nothing is tried until somebody says to go on.
     CredentialRefused,

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// The shortest time after which something refused is tried again, whatever the policy says.
 const SHORTEST_RETRY: Duration = Duration::from_millis(1);
 
+/// Where the delay stops growing after which something refused is tried again, unless the policy's own is longer. Most of it is
+/// refused for good, and there may be thousands of it.
+const LONGEST_RETRY: Duration = Duration::from_secs(5 * 60);
+
 /// What the upstream was asked for: so much, instead of what it carried.
 #[derive(Clone, Copy)]
 struct Asked {
@@ -140,16 +144,19 @@ impl Machine {
             Home::Nowhere | Home::At(_) | Home::Moving { .. } => return,
         }
         let instrument = entry.instrument.clone();
-        self.tell(Milestone::TopicRefused { instrument, level, reason: Arc::clone(reason) });
+        let before = entry.refused.as_ref().filter(|refused| refused.level == level).map(|refused| refused.times);
+        self.tell(Milestone::TopicRefused { instrument, level, reason: Arc::clone(reason), again: before.is_some() });
         let refusal = Refusal::Upstream { reason: Arc::clone(reason) };
         for _ in 0..self.turn_away(id, level, &refusal) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.wants.remove(level, None);
             }
         }
-        let times = self.entries[&id].refused.as_ref().map_or(0, |refused| refused.times) + 1;
+        let times = before.unwrap_or(0).saturating_add(1);
         self.forget_refusal(id);
-        let delay = self.policy(line).clone().delay_after(times, &mut self.random).max(SHORTEST_RETRY);
+        let policy = self.policy(line).clone();
+        let (first, longest) = (policy.shortest_life().max(SHORTEST_RETRY), policy.longest_delay().max(LONGEST_RETRY));
+        let delay = policy.delay(first).max_delay(longest).delay_after(times, &mut self.random).max(SHORTEST_RETRY);
         if let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.wants.contains(level)) {
             let (until, downgrade) = (Some(now + delay), from > Some(level));
             entry.refused = Some(Refused { level, downgrade, reason: Arc::clone(reason), times, until });

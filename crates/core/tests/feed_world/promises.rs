@@ -201,6 +201,11 @@ impl World {
         }
     }
 
+    /// How long until everything that is wanted is carried when faults stop now.
+    pub(crate) fn recovery_bound(&self) -> Duration {
+        self.setting.recovery_bound() + self.setting.retrying(self.clock)
+    }
+
     /// How long until what could be freed is freed and released.
     pub(crate) fn tidying(&self) -> Duration {
         let options = &self.setting.options;

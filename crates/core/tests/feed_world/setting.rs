@@ -119,6 +119,16 @@ impl Setting {
         attempt * 3 + self.writing() + stall + options.linger + self.late * 8 + ms(100)
     }
 
+    /// How long until what has been refused since the beginning is asked for again: each delay is as long as all before it
+    /// together and one more, but for chance.
+    pub(crate) fn retrying(&self, since_the_beginning: Duration) -> Duration {
+        if self.refuses == 0.0 {
+            return Duration::ZERO;
+        }
+        let chance = (1.0 + self.limits.spread / 2.0) / (1.0 - self.limits.spread / 2.0);
+        (since_the_beginning.mul_f64(chance) + self.limits.delay.max(ms(1)) * 2).min(ms(450_000))
+    }
+
     /// How long everything takes to be written, some of it more than once.
     fn writing(&self) -> Duration {
         let write = self.takes + self.options.pace.max(ms(1)) + self.late;
