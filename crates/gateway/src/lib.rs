@@ -65,7 +65,9 @@
 //! - Ticks of one user are never sent to another. Each client gets one message for each tick and each mode it subscribed to.
 //! - The reply to `subscribe` comes when the upstream has answered, or after the feed's
 //!   [`pending_after`](carom::feed::Builder::pending_after); ticks come after it, the last known one first
-//!   ([`snapshot_on_subscribe`](Builder::snapshot_on_subscribe)).
+//!   ([`snapshot_on_subscribe`](Builder::snapshot_on_subscribe)). An entry that the upstream has not accepted by then has
+//!   `"status":"success"`, as it will be subscribed, and `"pending":true` with a `"message"` that says why it is not yet: the
+//!   upstream cannot be reached, refuses the credential, or has not answered.
 //! - `get_subscriptions` is new. There are [`Limits`], each of which names itself when it is met.
 //! - Messages are not compressed, also when a client offers that.
 

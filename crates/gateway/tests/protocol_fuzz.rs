@@ -5,7 +5,7 @@
 use carom_core::feed::{Instrument, Level, Mode};
 use carom_core::random::Random;
 use carom_gateway::protocol::market::Market;
-use carom_gateway::protocol::reply::{self, Answer};
+use carom_gateway::protocol::reply::{self, Answer, Holding};
 use carom_gateway::protocol::{ApiKey, Code, Echo, Leave, Refusal, Request, parse};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -119,7 +119,7 @@ fn replied(request: &Request) -> (String, Option<&Echo>) {
         Request::Subscribe { entries, mode, depth, echo } => {
             let level = Level { mode: *mode, depth: *depth };
             let answers = entries.iter().map(|entry| match entry {
-                Ok(instrument) => Answer::served(instrument, level),
+                Ok(instrument) => Answer::served(instrument, Holding { level, pending: None }),
                 Err(bad) => bad.into(),
             });
             (reply::subscribed("b", &answers.collect::<Vec<_>>(), echo.as_ref()), echo.as_ref())

@@ -1,7 +1,7 @@
 //! What clients are told, byte by byte.
 
-use carom_core::feed::{Instrument, Level, Mode, Topic};
-use carom_gateway::protocol::reply::{self, Answer, Wanted};
+use carom_core::feed::{Instrument, Level, Mode, Pending, Topic};
+use carom_gateway::protocol::reply::{self, Answer, Holding, Wanted};
 use carom_gateway::protocol::{BadEntry, Code, Echo, Refusal, Request, parse};
 
 /// The `request_id` of a request that has this one.
@@ -56,16 +56,38 @@ fn authenticated() {
 fn subscribed() {
     let (sbin, tcs) = (Instrument::new("NSE", "SBIN"), Instrument::new("BSE", "TCS"));
     let level = Level { mode: Mode::Quote, depth: 5 };
-    let answers = [Answer::served(&sbin, level), Answer::failed(&tcs, "no such symbol")];
+    let answers = [Answer::served(&sbin, Holding { level, pending: None }), Answer::failed(&tcs, "no such symbol")];
     assert_eq!(
         reply::subscribed("zerodha", &answers, echo(r#"{"n": 1.0}"#).as_ref()),
         r#"{"type":"subscribe","status":"partial","message":"Subscription processing complete","broker":"zerodha","subscriptions":[{"symbol":"SBIN","exchange":"NSE","status":"success","mode":"Quote","depth":5,"broker":"zerodha"},{"symbol":"TCS","exchange":"BSE","status":"error","message":"no such symbol","broker":"zerodha"}],"request_id":{"n": 1.0}}"#
     );
     for (mode, label) in [(Mode::Ltp, "LTP"), (Mode::Quote, "Quote"), (Mode::Depth, "Depth")] {
         assert_eq!(
-            reply::subscribed("b", &[Answer::served(&sbin, Level { mode, depth: 20 })], None),
+            reply::subscribed(
+                "b",
+                &[Answer::served(&sbin, Holding { level: Level { mode, depth: 20 }, pending: None })],
+                None
+            ),
             format!(
                 r#"{{"type":"subscribe","status":"success","message":"Subscription processing complete","broker":"b","subscriptions":[{{"symbol":"SBIN","exchange":"NSE","status":"success","mode":"{label}","depth":20,"broker":"b"}}]}}"#
+            )
+        );
+    }
+}
+
+#[test]
+fn what_is_pending_has_succeeded_and_says_why_it_waits() {
+    let sbin = Instrument::new("NSE", "SBIN");
+    let level = Level { mode: Mode::Ltp, depth: 5 };
+    for (why, told) in [
+        (Pending::Unanswered, "the upstream has not answered yet"),
+        (Pending::Down, "the upstream cannot be reached"),
+        (Pending::Credential, "the upstream refuses the credential"),
+    ] {
+        assert_eq!(
+            reply::subscribed("b", &[Answer::served(&sbin, Holding { level, pending: Some(why) })], None),
+            format!(
+                r#"{{"type":"subscribe","status":"success","message":"Subscription processing complete","broker":"b","subscriptions":[{{"symbol":"SBIN","exchange":"NSE","status":"success","mode":"LTP","depth":5,"pending":true,"message":"{told}; it will be subscribed as soon as it can be","broker":"b"}}]}}"#
             )
         );
     }
