@@ -68,6 +68,7 @@
 //!   ([`snapshot_on_subscribe`](Builder::snapshot_on_subscribe)). An entry that the upstream has not accepted by then has
 //!   `"status":"success"`, as it will be subscribed, and `"pending":true` with a `"message"` that says why it is not yet: the
 //!   upstream cannot be reached, refuses the credential, or has not answered.
+//! - A `request_id` comes back in every reply, refusals and pongs included, but not when a key is accepted.
 //! - `get_subscriptions` is new. There are [`Limits`], each of which names itself when it is met.
 //! - Messages are not compressed, also when a client offers that.
 

@@ -5,7 +5,7 @@ mod gateway_stage;
 use carom::feed::Feed;
 use carom_core::feed::Mode;
 use futures_util::SinkExt;
-use gateway_stage::{Stage, instrument};
+use gateway_stage::{Client, Stage, instrument};
 use serde_json::{Value, json};
 use std::time::Duration;
 use testkit::feed::{OnOpen, OnWrite};
@@ -71,6 +71,37 @@ async fn before_a_client_has_said_who_it_is_it_may_ping_and_ask_for_brokers() {
     let brokers = client.ask(json!({"action": "get_supported_brokers"})).await;
     assert_eq!((&brokers["brokers"], &brokers["count"]), (&json!(["scripted"]), &json!(1)));
     assert_eq!(stage.upstream.attempts(), 0, "nobody was called");
+}
+
+#[tokio::test]
+async fn a_request_id_comes_back_whatever_the_answer_is() {
+    let stage = Stage::new().await;
+    let mut stranger = stage.connect().await;
+    for request in [
+        json!({"action": "authenticate"}),
+        json!({"action": "authenticate", "api_key": "wrong"}),
+        json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"}),
+        json!({"action": "subscribe"}),
+        json!({"action": "dance"}),
+        json!({}),
+        json!({"action": "ping"}),
+        json!({"action": "get_supported_brokers"}),
+    ] {
+        comes_back(&mut stranger, request).await;
+    }
+    let mut client = stage.client().await;
+    comes_back(&mut client, json!({"action": "get_broker_info"})).await;
+    comes_back(&mut client, json!({"action": "subscribe", "symbols": [1]})).await;
+    let mut without_feed = stage.client_of(&stage.key_without_feed).await;
+    comes_back(&mut without_feed, json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"})).await;
+}
+
+async fn comes_back(client: &mut Client, mut request: Value) {
+    let reply = client.ask(request.clone()).await;
+    assert_eq!(reply.get("request_id"), None, "{request}");
+    request["request_id"] = json!({"n": [1]});
+    let reply = client.ask(request.clone()).await;
+    assert_eq!(reply["request_id"], json!({"n": [1]}), "{request}: {reply}");
 }
 
 #[tokio::test]

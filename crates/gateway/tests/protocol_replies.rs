@@ -27,6 +27,10 @@ fn errors_have_no_type_unless_they_are_about_a_key() {
         r#"{"type":"auth","status":"error","code":"AUTHENTICATION_ERROR","message":"Invalid API key"}"#
     );
     assert_eq!(
+        reply::error(&Refusal::not_authenticated().echoing(echo(r#""a""#))),
+        r#"{"status":"error","code":"NOT_AUTHENTICATED","message":"You must authenticate first","request_id":"a"}"#
+    );
+    assert_eq!(
         reply::authentication_refused(&Refusal::key_required()),
         r#"{"type":"auth","status":"error","code":"AUTHENTICATION_ERROR","message":"API key is required"}"#
     );
@@ -141,19 +145,19 @@ fn orders() {
 #[test]
 fn brokers() {
     assert_eq!(
-        reply::broker_info("b", true, "u"),
+        reply::broker_info("b", true, "u", None),
         r#"{"type":"broker_info","status":"success","broker":"b","adapter_status":"connected","user_id":"u"}"#
     );
     assert_eq!(
-        reply::broker_info("b", false, "u"),
-        r#"{"type":"broker_info","status":"success","broker":"b","adapter_status":"disconnected","user_id":"u"}"#
+        reply::broker_info("b", false, "u", echo("[1]").as_ref()),
+        r#"{"type":"broker_info","status":"success","broker":"b","adapter_status":"disconnected","user_id":"u","request_id":[1]}"#
     );
     assert_eq!(
-        reply::supported_brokers(&["a", "b"]),
-        r#"{"type":"supported_brokers","status":"success","brokers":["a","b"],"count":2}"#
+        reply::supported_brokers(&["a", "b"], echo("0").as_ref()),
+        r#"{"type":"supported_brokers","status":"success","brokers":["a","b"],"count":2,"request_id":0}"#
     );
     assert_eq!(
-        reply::supported_brokers::<String>(&[]),
+        reply::supported_brokers::<String>(&[], None),
         r#"{"type":"supported_brokers","status":"success","brokers":[],"count":0}"#
     );
 }
@@ -175,8 +179,8 @@ fn subscriptions() {
 #[test]
 fn pong() {
     assert_eq!(
-        reply::pong(1_763_199_999_123, echo("1.50").as_ref(), echo(r#""x""#).as_ref()),
-        r#"{"type":"pong","status":"success","server_timestamp":1763199999123,"client_timestamp":1.50,"_pingId":"x"}"#
+        reply::pong(1_763_199_999_123, echo("1.50").as_ref(), echo(r#""x""#).as_ref(), echo("2.0").as_ref()),
+        r#"{"type":"pong","status":"success","server_timestamp":1763199999123,"client_timestamp":1.50,"_pingId":"x","request_id":2.0}"#
     );
-    assert_eq!(reply::pong(1, None, None), r#"{"type":"pong","status":"success","server_timestamp":1}"#);
+    assert_eq!(reply::pong(1, None, None, None), r#"{"type":"pong","status":"success","server_timestamp":1}"#);
 }

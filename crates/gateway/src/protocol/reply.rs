@@ -1,6 +1,6 @@
 //! Replies: what clients are told, one function for each, as the JSON text that is sent.
 //!
-//! Keys stand in the order OpenAlgo writes them in.
+//! Keys stand in the order OpenAlgo writes them in; the `request_id` of what is answered is the last one.
 
 use super::json::Object;
 use super::label;
@@ -129,17 +129,18 @@ pub fn orders_unsubscribed(echo: Option<&Echo>) -> String {
 }
 
 /// Whose feed the client is on, and whether that is up.
-pub fn broker_info(broker: &str, connected: bool, user: &str) -> String {
-    success("broker_info")
+pub fn broker_info(broker: &str, connected: bool, user: &str, echo: Option<&Echo>) -> String {
+    let reply = success("broker_info")
         .text("broker", broker)
         .text("adapter_status", if connected { "connected" } else { "disconnected" })
-        .text("user_id", user)
-        .close()
+        .text("user_id", user);
+    echoed(reply, "request_id", echo).close()
 }
 
 /// Which brokers there are.
-pub fn supported_brokers<S: AsRef<str>>(brokers: &[S]) -> String {
-    success("supported_brokers").texts("brokers", brokers).number("count", brokers.len()).close()
+pub fn supported_brokers<S: AsRef<str>>(brokers: &[S], echo: Option<&Echo>) -> String {
+    let reply = success("supported_brokers").texts("brokers", brokers).number("count", brokers.len());
+    echoed(reply, "request_id", echo).close()
 }
 
 /// What the client has subscribed to, and what the clients of its user have.
@@ -162,13 +163,15 @@ pub fn subscriptions(broker: &str, own: &[Topic], all: &[Wanted<'_>], echo: Opti
 }
 
 /// Somebody is there. The server's time is in milliseconds since 1970.
-pub fn pong(server_timestamp: u64, timestamp: Option<&Echo>, id: Option<&Echo>) -> String {
+pub fn pong(server_timestamp: u64, timestamp: Option<&Echo>, id: Option<&Echo>, echo: Option<&Echo>) -> String {
     let reply = success("pong").number("server_timestamp", server_timestamp);
-    echoed(echoed(reply, "client_timestamp", timestamp), "_pingId", id).close()
+    let reply = echoed(echoed(reply, "client_timestamp", timestamp), "_pingId", id);
+    echoed(reply, "request_id", echo).close()
 }
 
 fn refused(reply: Object, refusal: &Refusal) -> String {
-    reply.text("status", "error").text("code", refusal.code.as_str()).text("message", &refusal.message).close()
+    let reply = reply.text("status", "error").text("code", refusal.code.as_str()).text("message", &refusal.message);
+    echoed(reply, "request_id", refusal.echo()).close()
 }
 
 fn success(kind: &str) -> Object {
