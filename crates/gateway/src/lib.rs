@@ -82,6 +82,7 @@ mod gateway;
 mod hub;
 pub mod keys;
 mod mailbox;
+mod no_upgrade;
 mod options;
 pub mod protocol;
 mod roll;
