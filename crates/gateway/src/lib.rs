@@ -86,6 +86,7 @@ mod no_upgrade;
 mod options;
 pub mod protocol;
 mod roll;
+mod seldom;
 mod server;
 mod shared;
 pub mod simulated;

@@ -4,6 +4,7 @@ use crate::client::{Client, REVOKED};
 use crate::mailbox::{Ending, Mailbox};
 use crate::no_upgrade;
 use crate::roll::{Entry, Full};
+use crate::seldom::Seldom;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::wire::Wire;
@@ -52,6 +53,7 @@ impl Server {
     pub(crate) async fn run(mut self) {
         let mut clients = JoinSet::new();
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+        let mut failures = Seldom::default();
         let mut reloads = self.shared.keys.reloads();
         loop {
             let accepted = tokio::select! {
@@ -68,7 +70,9 @@ impl Server {
                 Ok((tcp, from)) => self.admit(&mut clients, &turned_away, tcp, from),
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept clients; trying again");
+                    if let Some(count) = failures.happened(Instant::now()) {
+                        tracing::warn!(%error, count, "cannot accept clients; trying again");
+                    }
                     sleep(BREATH).await;
                 }
             }
