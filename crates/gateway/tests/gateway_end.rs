@@ -66,7 +66,7 @@ async fn a_client_that_is_not_read_is_not_closed_for_its_silence() {
     let upstream = upstream();
     let feed = Feed::builder(upstream.clone()).pending_after(Duration::from_secs(3)).build().unwrap();
     let mut limits = Limits::default();
-    limits.message_size = 300;
+    limits.message_size = 1024;
     let options = |gateway: carom_gateway::Builder| {
         gateway.limits(limits).ping(Duration::from_millis(50), Duration::from_secs(1)).slow_after(NEVER)
     };
@@ -77,7 +77,7 @@ async fn a_client_that_is_not_read_is_not_closed_for_its_silence() {
     client.send(json!({"action": "subscribe", "symbol": "INFY", "exchange": "NSE", "request_id": 1})).await;
     // Two that are as large as the line may be, while the first is under way.
     for id in [2, 3] {
-        client.send_text(&format!("{:200}", json!({"action": "ping", "_pingId": id}).to_string())).await;
+        client.send_text(&format!("{:600}", json!({"action": "ping", "_pingId": id}).to_string())).await;
     }
     assert_eq!(client.next().await["request_id"], 1);
     assert_eq!(client.next().await["_pingId"], 2);

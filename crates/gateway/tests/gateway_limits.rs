@@ -74,14 +74,14 @@ async fn what_is_no_request_is_answered_and_closes_nothing() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_closes_its_client_with_1009() {
-    let stage = Stage::with(|gateway| gateway.limits(limits(|limits| limits.message_size = 1000))).await;
+    let stage = Stage::with(|gateway| gateway.limits(limits(|limits| limits.message_size = 1024))).await;
     let mut bystander = bystander(&stage).await;
     let mut client = stage.client().await;
-    client.send_text(&" ".repeat(1001)).await;
+    client.send_text(&" ".repeat(1025)).await;
     assert_eq!(client.closed().await, (1009, "message too big".to_owned()));
     let mut client = stage.client().await;
-    client.send_text(&format!("{:1000}", r#"{"action":"ping"}"#)).await;
-    assert_eq!(client.next().await["type"], "pong", "1000 bytes are not over it");
+    client.send_text(&format!("{:1024}", r#"{"action":"ping"}"#)).await;
+    assert_eq!(client.next().await["type"], "pong", "1024 bytes are not over it");
     still_served(&stage, &mut bystander).await;
 }
 
@@ -345,6 +345,8 @@ async fn keys_guessed_in_a_loop_end_with_the_connection_and_a_right_one_is_accep
 async fn what_makes_no_sense_is_refused_when_it_starts() {
     let refused = Gateway::builder().limits(limits(|limits| limits.clients = 0)).start().await.unwrap_err();
     assert_eq!(refused.to_string(), "clients must be at least 1");
+    let refused = Gateway::builder().limits(limits(|limits| limits.message_size = 1023)).start().await.unwrap_err();
+    assert_eq!(refused.to_string(), "message_size must be at least 1 KiB (1024)");
     let refused = Gateway::builder().slow_after(Duration::ZERO).start().await.unwrap_err();
     assert_eq!(refused.to_string(), "slow_after must be above zero");
     let feed = || Feed::builder(upstream()).build().unwrap();
