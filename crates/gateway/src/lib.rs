@@ -65,7 +65,10 @@
 //! - Ticks of one user are never sent to another. Each client gets one message for each tick and each mode it subscribed to.
 //! - The reply to `subscribe` comes when the upstream has answered, or after the feed's
 //!   [`pending_after`](carom::feed::Builder::pending_after); ticks come after it, the last known one first
-//!   ([`snapshot_on_subscribe`](Builder::snapshot_on_subscribe)).
+//!   ([`snapshot_on_subscribe`](Builder::snapshot_on_subscribe)). An entry that the upstream has not accepted by then has
+//!   `"status":"success"`, as it will be subscribed, and `"pending":true` with a `"message"` that says why it is not yet: the
+//!   upstream cannot be reached, refuses the credential, or has not answered.
+//! - A `request_id` comes back in every reply, refusals and pongs included, but not when a key is accepted.
 //! - `get_subscriptions` is new. There are [`Limits`], each of which names itself when it is met.
 //! - Messages are not compressed, also when a client offers that.
 
@@ -79,9 +82,11 @@ mod gateway;
 mod hub;
 pub mod keys;
 mod mailbox;
+mod no_upgrade;
 mod options;
 pub mod protocol;
 mod roll;
+mod seldom;
 mod server;
 mod shared;
 pub mod simulated;

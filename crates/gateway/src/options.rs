@@ -4,11 +4,15 @@ use carom_core::feed::outbox;
 use carom_core::options::OptionsError;
 use std::time::{Duration, Instant};
 
+/// Least that a message may be: a key, and what is said with it, must fit in.
+const LEAST_MESSAGE: usize = 1 << 10;
+
 /// How much clients may ask for. Whoever asks for more is told which limit that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Largest message, in bytes, that a client may send; a larger one closes it with 1009. Default: 1 MiB.
+    /// Largest message, in bytes, that a client may send; a larger one closes it with 1009. At least 1 KiB.
+    /// Default: 1 MiB.
     pub message_size: usize,
     /// Most subscriptions of one client: each mode of each instrument is one. Default: 5,000.
     pub topics_per_client: usize,
@@ -52,7 +56,6 @@ impl Limits {
     /// The first limit that is out of bounds.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let counts = [
-            ("message_size", self.message_size),
             ("topics_per_client", self.topics_per_client),
             ("clients_per_address", self.clients_per_address),
             ("clients", self.clients),
@@ -63,6 +66,9 @@ impl Limits {
         ];
         match counts.into_iter().find(|(_, count)| *count == 0) {
             Some((limit, _)) => Err(OptionsError::new(limit, "must be at least 1")),
+            None if self.message_size < LEAST_MESSAGE => {
+                Err(OptionsError::new("message_size", "must be at least 1 KiB (1024)"))
+            }
             None => Ok(()),
         }
     }

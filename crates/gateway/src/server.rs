@@ -2,7 +2,9 @@
 
 use crate::client::{Client, REVOKED};
 use crate::mailbox::{Ending, Mailbox};
+use crate::no_upgrade;
 use crate::roll::{Entry, Full};
+use crate::seldom::Seldom;
 use crate::shared::Shared;
 use crate::transport::Transport;
 use crate::wire::Wire;
@@ -16,10 +18,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 use tokio_rustls::TlsAcceptor;
-use tokio_tungstenite::accept_hdr_async_with_config;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{StatusCode, header};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 /// Read at a time, and what each client's reading takes when nothing is read.
 const READ_BUFFER: usize = 4 << 10;
@@ -33,7 +35,7 @@ const BREATH: Duration = Duration::from_millis(100);
 /// So many connections are told at a time that there is no room; others are dropped without a word.
 const TURNED_AWAY: usize = 256;
 
-/// How long somebody has to hear that there is no room.
+/// How long somebody has to hear that there is no room, or that this is no place for it.
 const HEARING: Duration = Duration::from_secs(2);
 
 const SHUTDOWN: Ending = Ending::new(1001, "gateway is stopping");
@@ -51,6 +53,7 @@ impl Server {
     pub(crate) async fn run(mut self) {
         let mut clients = JoinSet::new();
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+        let mut failures = Seldom::default();
         let mut reloads = self.shared.keys.reloads();
         loop {
             let accepted = tokio::select! {
@@ -67,7 +70,9 @@ impl Server {
                 Ok((tcp, from)) => self.admit(&mut clients, &turned_away, tcp, from),
                 Err(error) if is_of_the_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept clients; trying again");
+                    if let Some(count) = failures.happened(Instant::now()) {
+                        tracing::warn!(%error, count, "cannot accept clients; trying again");
+                    }
                     sleep(BREATH).await;
                 }
             }
@@ -125,9 +130,9 @@ async fn serve(
     Client::new(shared, mailbox, socket, Arc::clone(&entry), deadline).run().await;
 }
 
-type Socket = tokio_tungstenite::WebSocketStream<Wire<Transport>>;
+type Socket = WebSocketStream<Wire<Transport>>;
 
-/// TLS and the HTTP upgrade; `None` if that fails, takes too long, or is answered with why there is no room.
+/// TLS and the HTTP upgrade; `None` if that takes too long, or is answered with why there is none.
 async fn upgrade(
     shared: &Shared,
     tls: Option<TlsAcceptor>,
@@ -154,7 +159,19 @@ async fn upgrade(
             None => Ok(response),
             Some(full) => Err(no_room(full)),
         };
-        accept_hdr_async_with_config(Wire::new(transport), answer, Some(config)).await.ok()
+        // The library drops what it is given when it fails, and somebody may be there to be told.
+        let mut wire = Wire::new(transport);
+        let upgraded = accept_hdr_async_with_config(&mut wire, answer, Some(config)).await.map(drop);
+        match upgraded {
+            Ok(()) => Some(Socket::from_raw_socket(wire, Role::Server, Some(config)).await),
+            Err(error) => {
+                if let Some(answer) = no_upgrade::answer(&error) {
+                    wire.read_on();
+                    no_upgrade::tell(&mut wire, &answer, HEARING).await;
+                }
+                None
+            }
+        }
     };
     timeout_at(deadline.into(), upgrade).await.ok()?
 }

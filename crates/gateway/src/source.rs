@@ -1,7 +1,8 @@
 //! Where a user's ticks come from: a feed, whatever its adapter.
 
 use carom::feed::{
-    Adapter, ConnectionSnapshot, ConnectionState, Feed, Placement, Snapshot, State, SubscribeError, Ticks, Topic,
+    Adapter, ConnectionSnapshot, ConnectionState, Feed, Pending, Placement, Snapshot, State, SubscribeError, Ticks,
+    Topic,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -13,6 +14,8 @@ pub(crate) trait Source: Send + Sync {
     fn subscribe(&self, topic: Topic) -> BoxFuture<'_, Result<Placement, SubscribeError>>;
     /// Takes one interest back; the feed does that at once.
     fn unsubscribe(&self, topic: &Topic);
+    /// Whether the upstream has accepted this much of it.
+    fn carries(&self, topic: &Topic) -> bool;
     fn resume(&self);
     fn ticks(&self) -> Ticks;
     fn snapshot(&self) -> Snapshot;
@@ -27,6 +30,10 @@ impl<A: Adapter> Source for Feed<A> {
     fn unsubscribe(&self, topic: &Topic) {
         // It never waits. Whoever gives back what a closed feed has forgotten has nothing to give back.
         let _ = Feed::unsubscribe(self, topic).now_or_never();
+    }
+
+    fn carries(&self, topic: &Topic) -> bool {
+        Feed::topic(self, &topic.instrument).is_some_and(|known| known.carried >= Some(topic.level))
     }
 
     fn resume(&self) {
@@ -56,11 +63,21 @@ pub(crate) fn is_connected(snapshot: &Snapshot) -> bool {
     }
 }
 
+/// What keeps a feed from carrying what was subscribed to a while ago.
+pub(crate) fn obstacle(snapshot: &Snapshot) -> Pending {
+    match snapshot.state {
+        State::Refused => Pending::Credential,
+        _ if is_connected(snapshot) => Pending::Unanswered,
+        _ => Pending::Down,
+    }
+}
+
 /// An interest that the feed counts, on its way to be a client's. Dropped before, it is given back.
 pub(crate) struct Held {
     source: Arc<dyn Source>,
     /// `None` when somebody else sees to it.
     topic: Option<Topic>,
+    pending: Option<Pending>,
 }
 
 impl Held {
@@ -68,8 +85,13 @@ impl Held {
     ///
     /// Cancel safe: the feed takes back what was under way.
     pub(crate) async fn subscribe(source: Arc<dyn Source>, topic: Topic) -> Result<Held, SubscribeError> {
-        source.subscribe(topic.clone()).await?;
-        Ok(Held { source, topic: Some(topic) })
+        let placement = source.subscribe(topic.clone()).await?;
+        Ok(Held { source, topic: Some(topic), pending: placement.why })
+    }
+
+    /// Why the upstream has not accepted it yet; `None` if it has.
+    pub(crate) fn pending(&self) -> Option<Pending> {
+        self.pending
     }
 
     /// From now on somebody else gives it back.

@@ -9,13 +9,15 @@ use carom_gateway::Limits;
 use carom_gateway::keys::{Identity, Keys, NewKey};
 use folder::Folder;
 use futures_util::{SinkExt, StreamExt};
-use gateway_stage::{LONG, NEVER, Stage, instrument, try_connect, upstream};
+use gateway_stage::{Client, LONG, NEVER, Stage, instrument, try_connect, upstream};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use testkit::feed::{OnOpen, OnWrite};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 #[tokio::test]
 async fn a_client_that_leaves_is_answered_and_gives_back_what_it_had() {
@@ -61,12 +63,29 @@ async fn a_client_that_answers_no_ping_is_closed() {
     assert!(!reading.is_finished());
 }
 
+/// Of the stage itself: a test that waits for what never comes is to fail.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "a message in time")]
+async fn a_message_that_does_not_come_is_not_waited_for_from_ping_to_ping() {
+    let (near, far) = tokio::io::duplex(4096);
+    let mut client = Client { socket: WebSocketStream::from_raw_socket(near, Role::Client, None).await };
+    let mut server = WebSocketStream::from_raw_socket(far, Role::Server, None).await;
+    tokio::spawn(async move {
+        for _ in 0..10 {
+            tokio::time::sleep(LONG / 2).await;
+            server.send(Message::Ping("".into())).await.unwrap();
+        }
+        server.send(Message::text("{}")).await.unwrap();
+    });
+    client.next().await;
+}
+
 #[tokio::test]
 async fn a_client_that_is_not_read_is_not_closed_for_its_silence() {
     let upstream = upstream();
     let feed = Feed::builder(upstream.clone()).pending_after(Duration::from_secs(3)).build().unwrap();
     let mut limits = Limits::default();
-    limits.message_size = 300;
+    limits.message_size = 1024;
     let options = |gateway: carom_gateway::Builder| {
         gateway.limits(limits).ping(Duration::from_millis(50), Duration::from_secs(1)).slow_after(NEVER)
     };
@@ -77,7 +96,7 @@ async fn a_client_that_is_not_read_is_not_closed_for_its_silence() {
     client.send(json!({"action": "subscribe", "symbol": "INFY", "exchange": "NSE", "request_id": 1})).await;
     // Two that are as large as the line may be, while the first is under way.
     for id in [2, 3] {
-        client.send_text(&format!("{:200}", json!({"action": "ping", "_pingId": id}).to_string())).await;
+        client.send_text(&format!("{:600}", json!({"action": "ping", "_pingId": id}).to_string())).await;
     }
     assert_eq!(client.next().await["request_id"], 1);
     assert_eq!(client.next().await["_pingId"], 2);

@@ -10,7 +10,7 @@ use futures_util::{SinkExt, StreamExt};
 use gateway_stage::{Client, LONG, NEVER, Stage, connect, try_connect, upstream};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -74,15 +74,62 @@ async fn what_is_no_request_is_answered_and_closes_nothing() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_closes_its_client_with_1009() {
-    let stage = Stage::with(|gateway| gateway.limits(limits(|limits| limits.message_size = 1000))).await;
+    let stage = Stage::with(|gateway| gateway.limits(limits(|limits| limits.message_size = 1024))).await;
     let mut bystander = bystander(&stage).await;
     let mut client = stage.client().await;
-    client.send_text(&" ".repeat(1001)).await;
+    client.send_text(&" ".repeat(1025)).await;
     assert_eq!(client.closed().await, (1009, "message too big".to_owned()));
     let mut client = stage.client().await;
-    client.send_text(&format!("{:1000}", r#"{"action":"ping"}"#)).await;
-    assert_eq!(client.next().await["type"], "pong", "1000 bytes are not over it");
+    client.send_text(&format!("{:1024}", r#"{"action":"ping"}"#)).await;
+    assert_eq!(client.next().await["type"], "pong", "1024 bytes are not over it");
     still_served(&stage, &mut bystander).await;
+}
+
+#[tokio::test]
+async fn whoever_asks_for_no_upgrade_is_told_what_this_is() {
+    let stage = Stage::with(|gateway| gateway.auth_grace(NEVER)).await;
+    let mut bystander = bystander(&stage).await;
+    let body = "x".repeat(20_000);
+    let post = format!("POST /orders HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let upgrade = "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+    for (sent, status) in [
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "426 Upgrade Required"),
+        ("GET / HTTP/1.0\r\n\r\n".to_owned(), "426 Upgrade Required"),
+        ("GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n".to_owned(), "426 Upgrade Required"),
+        (post, "426 Upgrade Required"),
+        (format!("{upgrade}\r\n"), "400 Bad Request"),
+        (format!("{upgrade}Sec-WebSocket-Key: short\r\n\r\n"), "400 Bad Request"),
+        ("hello?\r\n\r\n".to_owned(), "400 Bad Request"),
+        ("\u{16}\u{3}\u{1}\0".to_owned(), "400 Bad Request"),
+        ("x".repeat(70_000), "400 Bad Request"),
+    ] {
+        let answer = answer_to(&stage, &sent).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{head}");
+        assert_eq!(head.contains("\r\nUpgrade: websocket\r\n"), status.starts_with("426"), "{head}");
+        assert!(head.contains(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+        assert!(body.starts_with("this is a WebSocket endpoint") && body.lines().count() == 1, "{body}");
+    }
+    still_served(&stage, &mut bystander).await;
+    stage.until(|snapshot| snapshot.clients == 1).await;
+}
+
+/// All that comes back, until the gateway ends the connection.
+async fn answer_to(stage: &Stage, sent: &str) -> String {
+    let mut tcp = TcpStream::connect(stage.address()).await.unwrap();
+    tcp.write_all(sent.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(LONG, tcp.read_to_string(&mut answer)).await.expect("an end in time").unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn somebody_who_never_stops_talking_is_cut_off() {
+    let stage = Stage::with(|gateway| gateway.auth_grace(NEVER)).await;
+    let mut tcp = TcpStream::connect(stage.address()).await.unwrap();
+    let flood = async { while tcp.write_all(&[b'x'; 4096]).await.is_ok() {} };
+    timeout(LONG, flood).await.expect("an end in time");
+    stage.until(|snapshot| snapshot.clients == 0).await;
 }
 
 #[tokio::test]
@@ -298,6 +345,8 @@ async fn keys_guessed_in_a_loop_end_with_the_connection_and_a_right_one_is_accep
 async fn what_makes_no_sense_is_refused_when_it_starts() {
     let refused = Gateway::builder().limits(limits(|limits| limits.clients = 0)).start().await.unwrap_err();
     assert_eq!(refused.to_string(), "clients must be at least 1");
+    let refused = Gateway::builder().limits(limits(|limits| limits.message_size = 1023)).start().await.unwrap_err();
+    assert_eq!(refused.to_string(), "message_size must be at least 1 KiB (1024)");
     let refused = Gateway::builder().slow_after(Duration::ZERO).start().await.unwrap_err();
     assert_eq!(refused.to_string(), "slow_after must be above zero");
     let feed = || Feed::builder(upstream()).build().unwrap();

@@ -5,8 +5,8 @@ mod gateway_stage;
 use carom::feed::Feed;
 use carom_core::feed::Mode;
 use futures_util::SinkExt;
-use gateway_stage::{Stage, instrument};
-use serde_json::json;
+use gateway_stage::{Client, Stage, instrument};
+use serde_json::{Value, json};
 use std::time::Duration;
 use testkit::feed::{OnOpen, OnWrite};
 use tokio_tungstenite::tungstenite::Message;
@@ -71,6 +71,37 @@ async fn before_a_client_has_said_who_it_is_it_may_ping_and_ask_for_brokers() {
     let brokers = client.ask(json!({"action": "get_supported_brokers"})).await;
     assert_eq!((&brokers["brokers"], &brokers["count"]), (&json!(["scripted"]), &json!(1)));
     assert_eq!(stage.upstream.attempts(), 0, "nobody was called");
+}
+
+#[tokio::test]
+async fn a_request_id_comes_back_whatever_the_answer_is() {
+    let stage = Stage::new().await;
+    let mut stranger = stage.connect().await;
+    for request in [
+        json!({"action": "authenticate"}),
+        json!({"action": "authenticate", "api_key": "wrong"}),
+        json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"}),
+        json!({"action": "subscribe"}),
+        json!({"action": "dance"}),
+        json!({}),
+        json!({"action": "ping"}),
+        json!({"action": "get_supported_brokers"}),
+    ] {
+        comes_back(&mut stranger, request).await;
+    }
+    let mut client = stage.client().await;
+    comes_back(&mut client, json!({"action": "get_broker_info"})).await;
+    comes_back(&mut client, json!({"action": "subscribe", "symbols": [1]})).await;
+    let mut without_feed = stage.client_of(&stage.key_without_feed).await;
+    comes_back(&mut without_feed, json!({"action": "subscribe", "symbol": "SBIN", "exchange": "NSE"})).await;
+}
+
+async fn comes_back(client: &mut Client, mut request: Value) {
+    let reply = client.ask(request.clone()).await;
+    assert_eq!(reply.get("request_id"), None, "{request}");
+    request["request_id"] = json!({"n": [1]});
+    let reply = client.ask(request.clone()).await;
+    assert_eq!(reply["request_id"], json!({"n": [1]}), "{request}: {reply}");
 }
 
 #[tokio::test]
@@ -239,6 +270,38 @@ async fn a_credential_that_was_refused_is_tried_again_when_it_is_said_to_have_ch
     );
 }
 
+/// What the only entry of a subscribe says of why it waits; it has succeeded.
+fn pending(reply: &Value) -> Value {
+    let entry = &reply["subscriptions"][0];
+    assert_eq!((&entry["status"], &entry["pending"]), (&json!("success"), &json!(true)), "{reply}");
+    entry["message"].clone()
+}
+
+#[tokio::test]
+async fn whoever_subscribes_while_the_upstream_refuses_or_is_down_is_told_each_time_until_it_is_not() {
+    let later = "; it will be subscribed as soon as it can be";
+    for (on_open, why) in
+        [(OnOpen::Refuse, "the upstream refuses the credential"), (OnOpen::Fail, "the upstream cannot be reached")]
+    {
+        let upstream = gateway_stage::upstream();
+        let feed = Feed::builder(upstream.clone()).pending_after(Duration::from_millis(200)).build().unwrap();
+        let stage = Stage::on(upstream, feed, |gateway| gateway).await;
+        stage.upstream.on_open(on_open);
+        let mut client = stage.client().await;
+        for _ in 0..2 {
+            assert_eq!(pending(&client.subscribe("SBIN", "LTP").await), format!("{why}{later}"));
+        }
+
+        stage.upstream.on_open(OnOpen::Succeed);
+        stage.feed.resume();
+        stage.upstream.until(|upstream| !upstream.carried(&instrument("SBIN")).is_empty()).await;
+        let carried = || stage.feed.topic(&instrument("SBIN")).is_some_and(|topic| topic.carried.is_some());
+        stage.until(|_| carried()).await;
+        let entry = client.subscribe("SBIN", "LTP").await["subscriptions"][0].take();
+        assert_eq!((&entry["pending"], &entry["message"]), (&Value::Null, &Value::Null), "{entry}");
+    }
+}
+
 #[tokio::test]
 async fn while_a_subscribe_is_under_way_ticks_flow_and_later_requests_wait_their_turn() {
     let upstream = gateway_stage::upstream();
@@ -253,7 +316,8 @@ async fn while_a_subscribe_is_under_way_ticks_flow_and_later_requests_wait_their
     stage.tick("SBIN", Mode::Ltp, 1);
     assert_eq!(client.next().await["data"]["ltp"], 1);
     let reply = client.next().await;
-    assert_eq!((&reply["request_id"], &reply["status"]), (&json!(1), &json!("success")), "it is pending");
+    assert_eq!((&reply["request_id"], &reply["status"]), (&json!(1), &json!("success")));
+    assert_eq!(pending(&reply), json!("the upstream has not answered yet; it will be subscribed as soon as it can be"));
     assert_eq!(client.next().await["_pingId"], 2);
     assert_eq!(stage.gateway.snapshot().subscriptions, 2);
 }

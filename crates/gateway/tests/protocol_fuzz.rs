@@ -5,7 +5,7 @@
 use carom_core::feed::{Instrument, Level, Mode};
 use carom_core::random::Random;
 use carom_gateway::protocol::market::Market;
-use carom_gateway::protocol::reply::{self, Answer};
+use carom_gateway::protocol::reply::{self, Answer, Holding};
 use carom_gateway::protocol::{ApiKey, Code, Echo, Leave, Refusal, Request, parse};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
@@ -36,7 +36,11 @@ fn requests_of_any_json_are_understood_as_a_plain_reading_of_them_says() {
     let (mut understood, mut codes) = (0, std::collections::BTreeSet::new());
     for (_case, mut random) in cases(5_000) {
         let message = request(&mut random);
-        match (answered(message.to_string().as_bytes()), expected(&message)) {
+        let found = answered(message.to_string().as_bytes());
+        let echo = found.as_ref().map_or_else(Refusal::echo, Request::echo);
+        let id = message.as_object().and_then(|fields| fields.get("request_id")).filter(|id| !id.is_null());
+        assert_eq!(echo.map(Echo::as_json), id.map(Value::to_string).as_deref(), "{message}");
+        match (found, expected(&message)) {
             (Ok(request), Ok(expected)) => {
                 assert_eq!(entries(&request), expected, "{message}");
                 understood += 1;
@@ -91,7 +95,7 @@ fn ticks_with_anything_done_to_them_are_sent_as_json_or_not_at_all() {
     }
 }
 
-/// Parses it, and sees that whatever is answered is JSON and brings back the request's `request_id`.
+/// Parses it, and sees that whatever is answered is JSON and brings back the request's `request_id`, if that is one.
 fn answered(message: &[u8]) -> Result<Request, Refusal> {
     let parsed = parse(message);
     match &parsed {
@@ -100,44 +104,59 @@ fn answered(message: &[u8]) -> Result<Request, Refusal> {
                 [Code::InvalidJson, Code::ServerError, Code::InvalidAction, Code::InvalidMode, Code::InvalidParameters];
             assert!(known.contains(&refusal.code), "{refusal}");
             assert!(refusal.message.len() < 250, "{refusal}");
-            valid(&reply::error(refusal));
-            valid(&reply::authentication_refused(refusal));
+            for reply in [reply::error(refusal), reply::authentication_refused(refusal)] {
+                brings_back(&reply, refusal.echo());
+            }
         }
         Ok(request) => {
-            let (reply, echo) = replied(request);
-            valid(&reply);
-            assert!(echo.is_none_or(|echo| reply.ends_with(&format!(":{}}}", echo.as_json()))), "{reply}");
+            // A key that is accepted is answered as OpenAlgo answers it.
+            let echo = request.echo().filter(|_| !matches!(request, Request::Authenticate { .. }));
+            brings_back(&replied(request), echo);
         }
     }
     parsed
 }
 
-/// What a server that serves everything replies, and what it ends with.
-fn replied(request: &Request) -> (String, Option<&Echo>) {
+/// That the reply is JSON, and ends with this `request_id`, or has none.
+#[track_caller]
+fn brings_back(reply: &str, echo: Option<&Echo>) {
+    valid(reply);
+    match echo {
+        Some(echo) => assert!(reply.ends_with(&format!(r#","request_id":{}}}"#, echo.as_json())), "{reply}"),
+        None => assert_eq!(
+            serde_json::from_str::<Value>(reply).map_or(None, |reply| reply.get("request_id").cloned()),
+            None
+        ),
+    }
+}
+
+/// What a server that serves everything replies.
+fn replied(request: &Request) -> String {
+    let echo = request.echo();
     match request {
-        Request::Authenticate { key } => (reply::authenticated("b", key.as_ref().map_or("", ApiKey::reveal)), None),
-        Request::Subscribe { entries, mode, depth, echo } => {
+        Request::Authenticate { key, .. } => reply::authenticated("b", key.as_ref().map_or("", ApiKey::reveal)),
+        Request::Subscribe { entries, mode, depth, .. } => {
             let level = Level { mode: *mode, depth: *depth };
             let answers = entries.iter().map(|entry| match entry {
-                Ok(instrument) => Answer::served(instrument, level),
+                Ok(instrument) => Answer::served(instrument, Holding { level, pending: None }),
                 Err(bad) => bad.into(),
             });
-            (reply::subscribed("b", &answers.collect::<Vec<_>>(), echo.as_ref()), echo.as_ref())
+            reply::subscribed("b", &answers.collect::<Vec<_>>(), echo)
         }
-        Request::Unsubscribe { entries, echo } => {
+        Request::Unsubscribe { entries, .. } => {
             let answers = entries.iter().map(|entry| match entry {
                 Ok(leave) => Answer::served(&leave.instrument, ()),
                 Err(bad) => bad.into(),
             });
-            (reply::unsubscribed("b", &answers.collect::<Vec<_>>(), echo.as_ref()), echo.as_ref())
+            reply::unsubscribed("b", &answers.collect::<Vec<_>>(), echo)
         }
-        Request::UnsubscribeAll { echo } => (reply::unsubscribed("b", &[], echo.as_ref()), echo.as_ref()),
-        Request::SubscribeOrders { echo } => (reply::orders_subscribed(echo.as_ref()), echo.as_ref()),
-        Request::UnsubscribeOrders { echo } => (reply::orders_unsubscribed(echo.as_ref()), echo.as_ref()),
-        Request::BrokerInfo => (reply::broker_info("b", true, "u"), None),
-        Request::SupportedBrokers => (reply::supported_brokers(&["b"]), None),
-        Request::Subscriptions { echo } => (reply::subscriptions("b", &[], &[], echo.as_ref()), echo.as_ref()),
-        Request::Ping { timestamp, id } => (reply::pong(1, timestamp.as_ref(), id.as_ref()), id.as_ref()),
+        Request::UnsubscribeAll { .. } => reply::unsubscribed("b", &[], echo),
+        Request::SubscribeOrders { .. } => reply::orders_subscribed(echo),
+        Request::UnsubscribeOrders { .. } => reply::orders_unsubscribed(echo),
+        Request::BrokerInfo { .. } => reply::broker_info("b", true, "u", echo),
+        Request::SupportedBrokers { .. } => reply::supported_brokers(&["b"], echo),
+        Request::Subscriptions { .. } => reply::subscriptions("b", &[], &[], echo),
+        Request::Ping { timestamp, id, .. } => reply::pong(1, timestamp.as_ref(), id.as_ref(), echo),
     }
 }
 

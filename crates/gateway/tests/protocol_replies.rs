@@ -1,7 +1,7 @@
 //! What clients are told, byte by byte.
 
-use carom_core::feed::{Instrument, Level, Mode, Topic};
-use carom_gateway::protocol::reply::{self, Answer, Wanted};
+use carom_core::feed::{Instrument, Level, Mode, Pending, Topic};
+use carom_gateway::protocol::reply::{self, Answer, Holding, Wanted};
 use carom_gateway::protocol::{BadEntry, Code, Echo, Refusal, Request, parse};
 
 /// The `request_id` of a request that has this one.
@@ -25,6 +25,10 @@ fn errors_have_no_type_unless_they_are_about_a_key() {
     assert_eq!(
         reply::authentication_refused(&Refusal::invalid_key()),
         r#"{"type":"auth","status":"error","code":"AUTHENTICATION_ERROR","message":"Invalid API key"}"#
+    );
+    assert_eq!(
+        reply::error(&Refusal::not_authenticated().echoing(echo(r#""a""#))),
+        r#"{"status":"error","code":"NOT_AUTHENTICATED","message":"You must authenticate first","request_id":"a"}"#
     );
     assert_eq!(
         reply::authentication_refused(&Refusal::key_required()),
@@ -56,16 +60,38 @@ fn authenticated() {
 fn subscribed() {
     let (sbin, tcs) = (Instrument::new("NSE", "SBIN"), Instrument::new("BSE", "TCS"));
     let level = Level { mode: Mode::Quote, depth: 5 };
-    let answers = [Answer::served(&sbin, level), Answer::failed(&tcs, "no such symbol")];
+    let answers = [Answer::served(&sbin, Holding { level, pending: None }), Answer::failed(&tcs, "no such symbol")];
     assert_eq!(
         reply::subscribed("zerodha", &answers, echo(r#"{"n": 1.0}"#).as_ref()),
         r#"{"type":"subscribe","status":"partial","message":"Subscription processing complete","broker":"zerodha","subscriptions":[{"symbol":"SBIN","exchange":"NSE","status":"success","mode":"Quote","depth":5,"broker":"zerodha"},{"symbol":"TCS","exchange":"BSE","status":"error","message":"no such symbol","broker":"zerodha"}],"request_id":{"n": 1.0}}"#
     );
     for (mode, label) in [(Mode::Ltp, "LTP"), (Mode::Quote, "Quote"), (Mode::Depth, "Depth")] {
         assert_eq!(
-            reply::subscribed("b", &[Answer::served(&sbin, Level { mode, depth: 20 })], None),
+            reply::subscribed(
+                "b",
+                &[Answer::served(&sbin, Holding { level: Level { mode, depth: 20 }, pending: None })],
+                None
+            ),
             format!(
                 r#"{{"type":"subscribe","status":"success","message":"Subscription processing complete","broker":"b","subscriptions":[{{"symbol":"SBIN","exchange":"NSE","status":"success","mode":"{label}","depth":20,"broker":"b"}}]}}"#
+            )
+        );
+    }
+}
+
+#[test]
+fn what_is_pending_has_succeeded_and_says_why_it_waits() {
+    let sbin = Instrument::new("NSE", "SBIN");
+    let level = Level { mode: Mode::Ltp, depth: 5 };
+    for (why, told) in [
+        (Pending::Unanswered, "the upstream has not answered yet"),
+        (Pending::Down, "the upstream cannot be reached"),
+        (Pending::Credential, "the upstream refuses the credential"),
+    ] {
+        assert_eq!(
+            reply::subscribed("b", &[Answer::served(&sbin, Holding { level, pending: Some(why) })], None),
+            format!(
+                r#"{{"type":"subscribe","status":"success","message":"Subscription processing complete","broker":"b","subscriptions":[{{"symbol":"SBIN","exchange":"NSE","status":"success","mode":"LTP","depth":5,"pending":true,"message":"{told}; it will be subscribed as soon as it can be","broker":"b"}}]}}"#
             )
         );
     }
@@ -119,19 +145,19 @@ fn orders() {
 #[test]
 fn brokers() {
     assert_eq!(
-        reply::broker_info("b", true, "u"),
+        reply::broker_info("b", true, "u", None),
         r#"{"type":"broker_info","status":"success","broker":"b","adapter_status":"connected","user_id":"u"}"#
     );
     assert_eq!(
-        reply::broker_info("b", false, "u"),
-        r#"{"type":"broker_info","status":"success","broker":"b","adapter_status":"disconnected","user_id":"u"}"#
+        reply::broker_info("b", false, "u", echo("[1]").as_ref()),
+        r#"{"type":"broker_info","status":"success","broker":"b","adapter_status":"disconnected","user_id":"u","request_id":[1]}"#
     );
     assert_eq!(
-        reply::supported_brokers(&["a", "b"]),
-        r#"{"type":"supported_brokers","status":"success","brokers":["a","b"],"count":2}"#
+        reply::supported_brokers(&["a", "b"], echo("0").as_ref()),
+        r#"{"type":"supported_brokers","status":"success","brokers":["a","b"],"count":2,"request_id":0}"#
     );
     assert_eq!(
-        reply::supported_brokers::<String>(&[]),
+        reply::supported_brokers::<String>(&[], None),
         r#"{"type":"supported_brokers","status":"success","brokers":[],"count":0}"#
     );
 }
@@ -153,8 +179,8 @@ fn subscriptions() {
 #[test]
 fn pong() {
     assert_eq!(
-        reply::pong(1_763_199_999_123, echo("1.50").as_ref(), echo(r#""x""#).as_ref()),
-        r#"{"type":"pong","status":"success","server_timestamp":1763199999123,"client_timestamp":1.50,"_pingId":"x"}"#
+        reply::pong(1_763_199_999_123, echo("1.50").as_ref(), echo(r#""x""#).as_ref(), echo("2.0").as_ref()),
+        r#"{"type":"pong","status":"success","server_timestamp":1763199999123,"client_timestamp":1.50,"_pingId":"x","request_id":2.0}"#
     );
-    assert_eq!(reply::pong(1, None, None), r#"{"type":"pong","status":"success","server_timestamp":1}"#);
+    assert_eq!(reply::pong(1, None, None, None), r#"{"type":"pong","status":"success","server_timestamp":1}"#);
 }

@@ -50,7 +50,7 @@ fn json(echo: &Option<Echo>) -> Option<&str> {
 #[test]
 fn a_key_comes_under_two_names_and_two_verbs() {
     let key = |message: &str| match asked(message) {
-        Request::Authenticate { key } => key.as_ref().map(ApiKey::reveal).map(str::to_owned),
+        Request::Authenticate { key, .. } => key.as_ref().map(ApiKey::reveal).map(str::to_owned),
         other => panic!("{other:?}"),
     };
     for message in [
@@ -80,10 +80,10 @@ fn the_plain_verbs() {
         ("unsubscribe_all", Request::UnsubscribeAll { echo: None }),
         ("subscribe_orders", Request::SubscribeOrders { echo: None }),
         ("unsubscribe_orders", Request::UnsubscribeOrders { echo: None }),
-        ("get_broker_info", Request::BrokerInfo),
-        ("get_supported_brokers", Request::SupportedBrokers),
+        ("get_broker_info", Request::BrokerInfo { echo: None }),
+        ("get_supported_brokers", Request::SupportedBrokers { echo: None }),
         ("get_subscriptions", Request::Subscriptions { echo: None }),
-        ("ping", Request::Ping { timestamp: None, id: None }),
+        ("ping", Request::Ping { timestamp: None, id: None, echo: None }),
     ] {
         assert_eq!(asked(&format!(r#"{{"action":"{verb}"}}"#)), request);
         assert_eq!(asked(&format!(r#"{{"type":"{verb}"}}"#)), request);
@@ -93,12 +93,13 @@ fn the_plain_verbs() {
 
 #[test]
 fn a_ping_brings_back_what_it_carries() {
-    let Request::Ping { timestamp, id } = asked(r#"{"action":"ping","timestamp":1.50,"_pingId":{"a": [1]}}"#) else {
+    let Request::Ping { timestamp, id, .. } = asked(r#"{"action":"ping","timestamp":1.50,"_pingId":{"a": [1]}}"#)
+    else {
         panic!()
     };
     assert_eq!((json(&timestamp), json(&id)), (Some("1.50"), Some(r#"{"a": [1]}"#)));
-    let nothing = asked(r#"{"action":"ping","timestamp":null,"_pingId":null,"request_id":1}"#);
-    assert_eq!(nothing, Request::Ping { timestamp: None, id: None });
+    let nothing = asked(r#"{"action":"ping","timestamp":null,"_pingId":null,"request_id":null}"#);
+    assert_eq!(nothing, Request::Ping { timestamp: None, id: None, echo: None });
 }
 
 #[test]
@@ -409,7 +410,7 @@ fn a_message_as_long_and_as_deep_as_may_be_is_read() {
     assert_eq!((entries.len(), entries[29_999].clone()), (30_000, Ok(Instrument::new("NSE", "S29999"))));
 
     let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
-    assert_eq!(asked(&format!(r#"{{"action":"get_broker_info","x":{deep}}}"#)), Request::BrokerInfo);
+    assert_eq!(asked(&format!(r#"{{"action":"get_broker_info","x":{deep}}}"#)), Request::BrokerInfo { echo: None });
     assert_eq!(refused(&deep).0, Code::ServerError);
     assert_eq!(refused(&format!(r#"{{"action":"subscribe","symbols":{deep}}}"#)).0, Code::ServerError);
 }

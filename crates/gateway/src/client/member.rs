@@ -7,16 +7,17 @@
 use crate::frame;
 use crate::keys::Identity;
 use crate::mailbox::Mailbox;
-use crate::protocol::reply::{self, Answer};
+use crate::protocol::reply::{self, Answer, Holding};
 use crate::protocol::topic;
 use crate::protocol::{BadEntry, Code, Echo, Refusal};
 use crate::shared::{Scope, Shared, Supply};
-use crate::source::Held;
+use crate::source::{Held, obstacle};
 use carom::feed::SubscribeError;
 use carom_core::feed::interest::ClientId;
-use carom_core::feed::{Instrument, Level, Mode, Topic};
+use carom_core::feed::{Instrument, Level, Mode, Pending, Topic};
 use futures_util::future::join_all;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
@@ -117,14 +118,26 @@ impl Member {
         });
         let asked: BTreeMap<Topic, Result<Held, String>> = join_all(under_way).await.into_iter().collect();
 
-        let answers: Vec<Answer<'_, Level>> = entries
+        // Of what it has already; the same for all of it, and not to be asked for unless it is told.
+        let why = OnceCell::<Pending>::new();
+        let still_pending = |topic: &Topic| {
+            let pending = !supply.source.carries(topic);
+            pending.then(|| *why.get_or_init(|| obstacle(&supply.source.snapshot())))
+        };
+        let answers: Vec<Answer<'_, Holding>> = entries
             .iter()
-            .map(|entry| match entry {
-                Err(entry) => Answer::from(entry),
-                Ok(instrument) => match asked.get(&topic_of(instrument, level)) {
-                    Some(Err(reason)) => Answer::failed(instrument, Cow::Borrowed(reason.as_str())),
-                    Some(Ok(_)) | None => Answer::served(instrument, level),
-                },
+            .map(|entry| {
+                let instrument = match entry {
+                    Err(entry) => return Answer::from(entry),
+                    Ok(instrument) => instrument,
+                };
+                let topic = topic_of(instrument, level);
+                let pending = match asked.get(&topic) {
+                    Some(Err(reason)) => return Answer::failed(instrument, Cow::Borrowed(reason.as_str())),
+                    Some(Ok(held)) => held.pending(),
+                    None => still_pending(&topic),
+                };
+                Answer::served(instrument, Holding { level, pending })
             })
             .collect();
         let text = reply::subscribed(&self.scope.broker, &answers, echo);

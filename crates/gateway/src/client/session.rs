@@ -48,15 +48,15 @@ impl Session {
     pub(crate) async fn serve(mut self, message: Bytes) -> (Session, Option<Ending>) {
         let asked = protocol::parse(&message);
         drop(message);
-        let needs = match &asked {
-            Ok(request) => request.needs_authentication(),
-            Err(refusal) => refusal.needs_authentication(),
+        let (needs, echo) = match &asked {
+            Ok(request) => (request.needs_authentication(), request.echo().cloned()),
+            Err(refusal) => (refusal.needs_authentication(), refusal.echo().cloned()),
         };
         let answered = match asked {
             _ if needs && self.member.is_none() => Err(Refusal::not_authenticated()),
             Err(refusal) => Err(refusal),
-            Ok(Request::Authenticate { key }) => {
-                let ending = self.authenticate(key).await;
+            Ok(Request::Authenticate { key, .. }) => {
+                let ending = self.authenticate(key, echo).await;
                 return (self, ending);
             }
             Ok(request) => self.answer(request).await,
@@ -65,14 +65,14 @@ impl Session {
             Ok(Some(text)) => self.tell(&text),
             // It is in the mailbox already.
             Ok(None) => {}
-            Err(refusal) => self.tell(&reply::error(&refusal)),
+            Err(refusal) => self.tell(&reply::error(&refusal.echoing(echo))),
         }
         (self, None)
     }
 
-    async fn authenticate(&mut self, key: Option<ApiKey>) -> Option<Ending> {
+    async fn authenticate(&mut self, key: Option<ApiKey>, echo: Option<Echo>) -> Option<Ending> {
         let Some(key) = key else {
-            self.tell(&reply::authentication_refused(&Refusal::key_required()));
+            self.tell(&reply::authentication_refused(&Refusal::key_required().echoing(echo)));
             return None;
         };
         let Some(known) = self.shared.keys.find(key.reveal()) else {
@@ -83,7 +83,7 @@ impl Session {
                 attempts.failed(Instant::now(), self.entry.address())
             };
             tokio::time::sleep(delay).await;
-            self.tell(&reply::authentication_refused(&Refusal::invalid_key()));
+            self.tell(&reply::authentication_refused(&Refusal::invalid_key().echoing(echo)));
             return close.then_some(GUESSING);
         };
         self.entry.is(known.clone());
@@ -107,11 +107,11 @@ impl Session {
         let text = match request {
             // Served before it comes here.
             Request::Authenticate { .. } => return Ok(None),
-            Request::Ping { timestamp, id } => {
+            Request::Ping { timestamp, id, echo } => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                reply::pong(now.as_millis() as u64, timestamp.as_ref(), id.as_ref())
+                reply::pong(now.as_millis() as u64, timestamp.as_ref(), id.as_ref(), echo.as_ref())
             }
-            Request::SupportedBrokers => reply::supported_brokers(&self.shared.brokers()),
+            Request::SupportedBrokers { echo } => reply::supported_brokers(&self.shared.brokers(), echo.as_ref()),
             Request::Subscribe { entries, mode, depth, echo } => {
                 self.subscribe(&entries, Level { mode, depth }, echo.as_ref()).await?;
                 return Ok(None);
@@ -131,10 +131,10 @@ impl Session {
                 self.member()?.set_orders(false);
                 reply::orders_unsubscribed(echo.as_ref())
             }
-            Request::BrokerInfo => {
+            Request::BrokerInfo { echo } => {
                 let member = self.member()?;
                 let connected = member.supply().is_some_and(|supply| is_connected(&supply.source.snapshot()));
-                reply::broker_info(member.broker(), connected, member.user())
+                reply::broker_info(member.broker(), connected, member.user(), echo.as_ref())
             }
             Request::Subscriptions { echo } => {
                 let member = self.member.as_ref().ok_or_else(Refusal::not_authenticated)?;

@@ -16,30 +16,35 @@ use serde_json::value::RawValue;
 /// What to answer instead, if it is not a request or not one that can be served.
 pub fn parse(message: &[u8]) -> Result<Request, Refusal> {
     let fields = Fields::read(message)?;
+    request(&fields).map_err(|refusal| refusal.echoing(fitting_request_id(&fields)))
+}
+
+fn request(fields: &Fields<'_>) -> Result<Request, Refusal> {
     let verb = fields.action.filter(|verb| !empty(verb)).or(fields.kind).filter(|verb| verb.get() != "null");
     // Clients know this refusal as Python words it.
     let verb = verb.ok_or_else(|| invalid_action("None"))?;
     let verb = string(verb).ok_or_else(|| invalid_action(verb.get()))?;
     match verb.as_ref() {
-        "authenticate" | "auth" => Ok(Request::Authenticate { key: key(&fields) }),
+        "authenticate" | "auth" => Ok(Request::Authenticate { key: key(fields), echo: fitting_request_id(fields) }),
         "ping" => {
-            Ok(Request::Ping { timestamp: echo("timestamp", fields.timestamp)?, id: echo("_pingId", fields.ping_id)? })
+            let (timestamp, id) = (echo("timestamp", fields.timestamp)?, echo("_pingId", fields.ping_id)?);
+            Ok(Request::Ping { timestamp, id, echo: request_id(fields)? })
         }
-        "get_supported_brokers" => Ok(Request::SupportedBrokers),
-        verb => of_a_user(verb, &fields).map_err(Refusal::behind_authentication)?.ok_or_else(|| invalid_action(verb)),
+        "get_supported_brokers" => Ok(Request::SupportedBrokers { echo: request_id(fields)? }),
+        verb => of_a_user(verb, fields).map_err(Refusal::behind_authentication)?.ok_or_else(|| invalid_action(verb)),
     }
 }
 
 /// What only those who have said who they are may ask for; none if there is no such verb.
 fn of_a_user(verb: &str, fields: &Fields<'_>) -> Result<Option<Request>, Refusal> {
-    let echo = || echo("request_id", fields.request_id);
+    let echo = || request_id(fields);
     Ok(Some(match verb {
         "subscribe" => subscribe(fields, echo()?)?,
         "unsubscribe" => unsubscribe(fields, echo()?)?,
         "unsubscribe_all" => Request::UnsubscribeAll { echo: echo()? },
         "subscribe_orders" => Request::SubscribeOrders { echo: echo()? },
         "unsubscribe_orders" => Request::UnsubscribeOrders { echo: echo()? },
-        "get_broker_info" => Request::BrokerInfo,
+        "get_broker_info" => Request::BrokerInfo { echo: echo()? },
         "get_subscriptions" => Request::Subscriptions { echo: echo()? },
         _ => return Ok(None),
     }))
@@ -108,6 +113,15 @@ fn depth(given: Option<&RawValue>) -> u16 {
         None | Some("0") => DEFAULT_DEPTH,
         Some(digits) => digits.parse().unwrap_or(MAX_DEPTH).min(MAX_DEPTH),
     }
+}
+
+fn request_id(fields: &Fields<'_>) -> Result<Option<Echo>, Refusal> {
+    echo("request_id", fields.request_id)
+}
+
+/// As far as there is one that can be sent back: what is answered is about something else.
+fn fitting_request_id(fields: &Fields<'_>) -> Option<Echo> {
+    request_id(fields).ok().flatten()
 }
 
 fn echo(field: &str, given: Option<&RawValue>) -> Result<Option<Echo>, Refusal> {

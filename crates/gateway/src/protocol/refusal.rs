@@ -1,5 +1,6 @@
 //! Refusals: a request that is not served, and the code a client knows that by.
 
+use super::request::Echo;
 use std::fmt;
 
 /// What is wrong, as clients know it.
@@ -90,12 +91,13 @@ pub struct Refusal {
     /// For people.
     pub message: String,
     needs_authentication: bool,
+    echo: Option<Echo>,
 }
 
 impl Refusal {
     /// With this code, for this reason.
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), needs_authentication: false }
+        Refusal { code, message: message.into(), needs_authentication: false, echo: None }
     }
 
     /// The client has not said who it is.
@@ -117,6 +119,17 @@ impl Refusal {
     /// ([`Refusal::not_authenticated`]), as nothing else about its request matters yet.
     pub fn needs_authentication(&self) -> bool {
         self.needs_authentication
+    }
+
+    /// The `request_id` of the request that is refused: what it is told brings it back.
+    pub fn echo(&self) -> Option<&Echo> {
+        self.echo.as_ref()
+    }
+
+    /// About the request with this `request_id`.
+    #[must_use]
+    pub fn echoing(self, echo: Option<Echo>) -> Refusal {
+        Refusal { echo, ..self }
     }
 
     /// About a request that needs authentication.

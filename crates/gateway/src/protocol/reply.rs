@@ -1,12 +1,12 @@
 //! Replies: what clients are told, one function for each, as the JSON text that is sent.
 //!
-//! Keys stand in the order OpenAlgo writes them in.
+//! Keys stand in the order OpenAlgo writes them in; the `request_id` of what is answered is the last one.
 
 use super::json::Object;
 use super::label;
 use super::refusal::Refusal;
 use super::request::{BadEntry, Echo};
-use carom_core::feed::{Instrument, Level, Mode, Topic};
+use carom_core::feed::{Instrument, Level, Mode, Pending, Topic};
 use std::borrow::Cow;
 
 /// What became of one entry of a request.
@@ -36,6 +36,15 @@ impl<'a, T> From<&'a BadEntry> for Answer<'a, T> {
     fn from(entry: &'a BadEntry) -> Answer<'a, T> {
         Answer { symbol: &entry.symbol, exchange: &entry.exchange, outcome: Err(entry.message.as_str().into()) }
     }
+}
+
+/// What a client has of an instrument that it has subscribed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// How much.
+    pub level: Level,
+    /// Why the upstream has not accepted it yet; `None` if it has.
+    pub pending: Option<Pending>,
 }
 
 /// How many of a user's clients have an instrument, at each mode.
@@ -69,15 +78,22 @@ pub fn authenticated(broker: &str, user: &str) -> String {
 
 /// What became of each entry of a `subscribe`: the level it is held at, or why it is not.
 ///
-/// Where all failed the status is still `partial`.
-pub fn subscribed(broker: &str, answers: &[Answer<'_, Level>], echo: Option<&Echo>) -> String {
+/// Where all failed the status is still `partial`. What is pending has succeeded, as clients never ask again for what they
+/// have asked for; that it is, and why, is told beside that, which OpenAlgo does not do.
+pub fn subscribed(broker: &str, answers: &[Answer<'_, Holding>], echo: Option<&Echo>) -> String {
     let status = if answers.iter().all(|answer| answer.outcome.is_ok()) { "success" } else { "partial" };
     let reply = begin("subscribe", status)
         .text("message", "Subscription processing complete")
         .text("broker", broker)
         .objects("subscriptions", answers, |entry, answer| {
-            answered(entry, broker, answer, |entry, level| {
-                entry.text("mode", label(level.mode)).number("depth", level.depth)
+            answered(entry, broker, answer, |entry, Holding { level, pending }| {
+                let entry = entry.text("mode", label(level.mode)).number("depth", level.depth);
+                match pending {
+                    None => entry,
+                    Some(why) => entry
+                        .json("pending", "true")
+                        .text("message", &format!("{why}; it will be subscribed as soon as it can be")),
+                }
             })
         });
     echoed(reply, "request_id", echo).close()
@@ -113,17 +129,18 @@ pub fn orders_unsubscribed(echo: Option<&Echo>) -> String {
 }
 
 /// Whose feed the client is on, and whether that is up.
-pub fn broker_info(broker: &str, connected: bool, user: &str) -> String {
-    success("broker_info")
+pub fn broker_info(broker: &str, connected: bool, user: &str, echo: Option<&Echo>) -> String {
+    let reply = success("broker_info")
         .text("broker", broker)
         .text("adapter_status", if connected { "connected" } else { "disconnected" })
-        .text("user_id", user)
-        .close()
+        .text("user_id", user);
+    echoed(reply, "request_id", echo).close()
 }
 
 /// Which brokers there are.
-pub fn supported_brokers<S: AsRef<str>>(brokers: &[S]) -> String {
-    success("supported_brokers").texts("brokers", brokers).number("count", brokers.len()).close()
+pub fn supported_brokers<S: AsRef<str>>(brokers: &[S], echo: Option<&Echo>) -> String {
+    let reply = success("supported_brokers").texts("brokers", brokers).number("count", brokers.len());
+    echoed(reply, "request_id", echo).close()
 }
 
 /// What the client has subscribed to, and what the clients of its user have.
@@ -146,13 +163,15 @@ pub fn subscriptions(broker: &str, own: &[Topic], all: &[Wanted<'_>], echo: Opti
 }
 
 /// Somebody is there. The server's time is in milliseconds since 1970.
-pub fn pong(server_timestamp: u64, timestamp: Option<&Echo>, id: Option<&Echo>) -> String {
+pub fn pong(server_timestamp: u64, timestamp: Option<&Echo>, id: Option<&Echo>, echo: Option<&Echo>) -> String {
     let reply = success("pong").number("server_timestamp", server_timestamp);
-    echoed(echoed(reply, "client_timestamp", timestamp), "_pingId", id).close()
+    let reply = echoed(echoed(reply, "client_timestamp", timestamp), "_pingId", id);
+    echoed(reply, "request_id", echo).close()
 }
 
 fn refused(reply: Object, refusal: &Refusal) -> String {
-    reply.text("status", "error").text("code", refusal.code.as_str()).text("message", &refusal.message).close()
+    let reply = reply.text("status", "error").text("code", refusal.code.as_str()).text("message", &refusal.message);
+    echoed(reply, "request_id", refusal.echo()).close()
 }
 
 fn success(kind: &str) -> Object {

@@ -25,6 +25,8 @@ pub enum Request {
     Authenticate {
         /// From `api_key` or `apikey`; none if there is no text in them.
         key: Option<ApiKey>,
+        /// To be sent back if it is refused.
+        echo: Option<Echo>,
     },
     /// `subscribe`: ticks of these from now on.
     Subscribe {
@@ -60,9 +62,15 @@ pub enum Request {
         echo: Option<Echo>,
     },
     /// `get_broker_info`: whose feed it is on, and whether that is up.
-    BrokerInfo,
+    BrokerInfo {
+        /// To be sent back.
+        echo: Option<Echo>,
+    },
     /// `get_supported_brokers`: which brokers there are.
-    SupportedBrokers,
+    SupportedBrokers {
+        /// To be sent back.
+        echo: Option<Echo>,
+    },
     /// `get_subscriptions`: what it has subscribed to, and how many have subscribed to what. OpenAlgo does not have this one.
     Subscriptions {
         /// To be sent back.
@@ -74,6 +82,8 @@ pub enum Request {
         timestamp: Option<Echo>,
         /// `_pingId`, to be sent back.
         id: Option<Echo>,
+        /// `request_id`, to be sent back.
+        echo: Option<Echo>,
     },
 }
 
@@ -81,14 +91,30 @@ impl Request {
     /// Whether only those who have said who they are may ask for this.
     pub fn needs_authentication(&self) -> bool {
         match self {
-            Request::Authenticate { .. } | Request::SupportedBrokers | Request::Ping { .. } => false,
+            Request::Authenticate { .. } | Request::SupportedBrokers { .. } | Request::Ping { .. } => false,
             Request::Subscribe { .. }
             | Request::Unsubscribe { .. }
             | Request::UnsubscribeAll { .. }
             | Request::SubscribeOrders { .. }
             | Request::UnsubscribeOrders { .. }
-            | Request::BrokerInfo
+            | Request::BrokerInfo { .. }
             | Request::Subscriptions { .. } => true,
+        }
+    }
+
+    /// Its `request_id`, if it has one that is not null.
+    pub fn echo(&self) -> Option<&Echo> {
+        match self {
+            Request::Authenticate { echo, .. }
+            | Request::Subscribe { echo, .. }
+            | Request::Unsubscribe { echo, .. }
+            | Request::UnsubscribeAll { echo }
+            | Request::SubscribeOrders { echo }
+            | Request::UnsubscribeOrders { echo }
+            | Request::BrokerInfo { echo }
+            | Request::SupportedBrokers { echo }
+            | Request::Subscriptions { echo }
+            | Request::Ping { echo, .. } => echo.as_ref(),
         }
     }
 }

@@ -142,23 +142,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// The next message.
     pub(crate) async fn next(&mut self) -> Value {
-        loop {
-            match timeout(LONG, self.socket.next()).await.expect("a message in time") {
-                Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).expect("JSON"),
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                other => panic!("{other:?} instead of a message"),
+        // Pings go on for ever: what is waited for is the message.
+        let message = async {
+            loop {
+                match self.socket.next().await {
+                    Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).expect("JSON"),
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    other => panic!("{other:?} instead of a message"),
+                }
             }
-        }
+        };
+        timeout(LONG, message).await.expect("a message in time")
     }
 
     /// The next message that is no tick: a reply.
     pub(crate) async fn reply(&mut self) -> Value {
-        loop {
-            let message = self.next().await;
-            if message["type"] != "market_data" {
-                return message;
+        let reply = async {
+            loop {
+                let message = self.next().await;
+                if message["type"] != "market_data" {
+                    return message;
+                }
             }
-        }
+        };
+        timeout(LONG, reply).await.expect("a reply in time")
     }
 
     /// The reply to a request; ticks that come before it are passed over.
@@ -183,14 +190,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// The close that comes, whatever comes before it.
     pub(crate) async fn closed(&mut self) -> (u16, String) {
-        loop {
-            match timeout(LONG, self.socket.next()).await.expect("a close in time") {
-                Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) => {
-                    return (code.into(), reason.to_string());
+        let close = async {
+            loop {
+                match self.socket.next().await {
+                    Some(Ok(Message::Close(Some(CloseFrame { code, reason })))) => {
+                        return (code.into(), reason.to_string());
+                    }
+                    Some(Ok(_)) => {}
+                    other => panic!("{other:?} instead of a close"),
                 }
-                Some(Ok(_)) => {}
-                other => panic!("{other:?} instead of a close"),
             }
-        }
+        };
+        timeout(LONG, close).await.expect("a close in time")
     }
 }
