@@ -83,7 +83,27 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             &elsewhere("credential_command = []"),
             "c.toml:5: feed.credential_command: no program is named; accepted: a program",
         ),
-        (&feed("url = \"http://a\""), "c.toml:4: feed.url: `http://a` "),
+        (
+            &feed("url = \"http://a\""),
+            "c.toml:4: feed.url: `http://a` begins with neither ws:// nor wss://; accepted: where an exchange is",
+        ),
+        (
+            &feed("url = \"wss://a\""),
+            "c.toml:4: feed.url: `wss://a` asks for TLS, which exchanges do not speak; accepted",
+        ),
+        (&feed("url = \"ws://a:70001\""), "c.toml:4: feed.url: `ws://a:70001` has no port from 1 to 65535"),
+        (&feed("url = \"ws://a b\""), "c.toml:4: feed.url: `ws://a b` is no address: invalid uri"),
+        (&feed("url = \"ws://me:hush@a\""), "c.toml:4: feed.url: `ws://..@a` has a user in it"),
+        (&feed("delay = \"25h\""), "c.toml:4: feed.delay: "),
+        (&feed("attempt_timeout = 0"), "c.toml:4: feed.attempt_timeout: "),
+        (
+            &feed("delay = \"2s\"\nmax_delay = \"1s\""),
+            "c.toml:5: feed.max_delay: 1s is below delay; accepted: from 2s on",
+        ),
+        (
+            &feed("max_attempt_timeout = \"1s\""),
+            "c.toml:4: feed.max_attempt_timeout: 1s is below attempt_timeout; accepted: from 2s on",
+        ),
         (&two, "c.toml:7: feed.user: has a feed at this broker already"),
         ("[gateway\n", "c.toml:1: "),
     ] {

@@ -76,7 +76,10 @@ fn reload(request: &Request) {
         return say("the keys were made for this run, and stay as they are");
     }
     match request.keys.reload() {
-        Ok(count) => say(format_args!("keys were read again: there are {count}")),
+        Ok(count) => {
+            say(format_args!("keys were read again: there are {count}"));
+            request.warn();
+        }
         Err(error) => say(format_args!("warning: the keys stay as they were: {}", with_causes(&error))),
     }
 }

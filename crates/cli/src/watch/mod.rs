@@ -1,6 +1,5 @@
 //! `carom watch`: what a gateway says of symbols, on a terminal or in a pipe.
 
-mod address;
 mod display;
 mod message;
 mod quote;
@@ -42,7 +41,7 @@ async fn watch(request: Request) -> Result<(), Failure> {
     match (ended, request.count) {
         (Ok(ended), _) => ended?,
         (Err(_), _) if !display.connected() => {
-            return Err(Failure::Unavailable(format!("{}: no connection within {time:?}", request.address.url)));
+            return Err(Failure::Unavailable(format!("{}: no connection within {time:?}", request.address)));
         }
         (Err(_), None) => {}
         (Err(_), Some(count)) => {
@@ -61,7 +60,7 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
         let lost = match drawing(display, Session::open(request)).await? {
             Ok(mut session) => {
                 if display.connected() {
-                    display.tell(format_args!("{}: connected again", request.address.url));
+                    display.tell(format_args!("{}: connected again", request.address));
                 }
                 let opened = Instant::now();
                 let Some(lost) = listen(request, &mut session, display).await? else {
@@ -76,12 +75,12 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
             }
             Err(Lost::Refused(problem)) => return Err(Failure::Unavailable(problem)),
             Err(lost) if !display.connected() => {
-                return Err(Failure::Unavailable(format!("{}: {lost}", request.address.url)));
+                return Err(Failure::Unavailable(format!("{}: {lost}", request.address)));
             }
             Err(lost) => lost,
         };
         let wait = spread(delay);
-        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()));
+        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address, wait.as_secs_f64()));
         drawing(display, sleep(wait)).await?;
         delay = (delay * 2).min(LONGEST_DELAY);
     }

@@ -75,7 +75,7 @@ impl Session {
 
 async fn open(request: &Request) -> Result<Session, Lost> {
     let wire = connect(request).await?;
-    let (socket, _) = client_async(&request.address.uri, wire).await.map_err(handshake)?;
+    let (socket, _) = client_async(request.address.uri(), wire).await.map_err(handshake)?;
     let mut line = Line::new(socket);
     line.send(json!({"action": "authenticate", "api_key": request.key.reveal()})).await?;
     let welcome = loop {
@@ -101,7 +101,7 @@ async fn open(request: &Request) -> Result<Session, Lost> {
 
 /// To the first of the host's addresses that answers.
 async fn connect(request: &Request) -> Result<Box<dyn Wire>, Lost> {
-    let (host, port) = (&*request.address.host, request.address.port);
+    let (host, port) = (request.address.host(), request.address.port());
     let mut problem = format!("`{host}` has no address");
     let addresses = lookup_host((host, port)).await.map_err(|error| Lost::Failed(error.to_string()))?;
     for address in addresses {
