@@ -169,7 +169,7 @@ async fn what_the_environment_says_is_named_with_where_it_was_said() {
             ("MAX_WEBSOCKET_CONNECTIONS", "0"),
             "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: ",
         ),
-        ("BROKEN\n", ("X", ""), ".env:1: there is no = after the name"),
+        ("BROKEN\nWEBSOCKET_HOST: localhost\n", ("X", ""), ".env:2: there is no = after the name"),
     ] {
         let folder = folder("config-environment", &[(".env", dotenv)]);
         let mut command = inside(&folder, &["gateway"]);
@@ -178,6 +178,15 @@ async fn what_the_environment_says_is_named_with_where_it_was_said() {
         assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
         assert!(ran.stderr.starts_with(&format!("error: {problem}")), "{ran:?}");
     }
+}
+
+#[tokio::test]
+async fn what_others_have_in_dotenv_is_passed_over() {
+    let folder = folder("config-others", &[]);
+    let dotenv = b"# caf\xe9\nBROKEN\nSECRET='\xff'\n\xfe\xff\nMAX_WEBSOCKET_CONNECTIONS=7\n";
+    std::fs::write(folder.join(".env"), dotenv).unwrap();
+    let gateway = Serving::gateway(&folder, &[]).await;
+    assert!(gateway.banner.contains("on each of 7 connections"), "{}", gateway.banner);
 }
 
 #[tokio::test]
@@ -214,7 +223,7 @@ async fn a_certificate_that_is_none_is_named() {
 async fn the_config_that_is_shown_works() {
     let help = program::carom(["gateway", "--help"]).await.stdout;
     let (_, shown) = help.split_once("Config:\n").unwrap();
-    let (shown, _) = shown.split_once("\n  Options of the command line").unwrap();
+    let (shown, _) = shown.split_once("\n  A certificate for trying TLS").unwrap();
     let missing =
         |line: &&str| ["keys = ", "tls_certificate = ", "tls_key = "].iter().any(|key| line.trim().starts_with(key));
     let config: String = shown.lines().filter(|line| !missing(line)).map(|line| format!("{line}\n")).collect();

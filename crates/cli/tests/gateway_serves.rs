@@ -143,6 +143,26 @@ async fn with_a_certificate_it_serves_tls() {
     let ca = folder.join("chain.pem");
     let ran = gateway.watched(&gateway.key(), &["--ca", ca.to_str().unwrap(), "--count", "3", "NSE:SBIN"]).await;
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{ran:?}");
+    let plain = gateway.url.replace("wss://", "ws://");
+    let ran = carom(["watch", "--url", &plain, "--key", "x", "NSE:SBIN"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.ends_with("; if it speaks TLS, it is perhaps wss://\n"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_no_servers_comes_with_advice() {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+    let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let files = [("chain.pem", &*params.self_signed(&key).unwrap().pem()), ("key.pem", &key.serialize_pem())];
+    let folder = folder("gateway-issuer", &files);
+    let gateway = Serving::gateway(&folder, &["--tls-certificate", "chain.pem", "--tls-key", "key.pem"]).await;
+    let ca = folder.join("chain.pem");
+    let ran = gateway.watched(&gateway.key(), &["--ca", ca.to_str().unwrap(), "NSE:SBIN"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+    assert!(!ran.stderr.contains("CaUsedAsEndEntity"), "{ran:?}");
+    assert!(ran.stderr.ends_with("basicConstraints=critical,CA:FALSE -addext subjectAltName=IP:127.0.0.1\n"), "{ran:?}");
 }
 
 #[cfg(target_os = "linux")]

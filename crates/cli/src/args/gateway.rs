@@ -55,6 +55,11 @@ Config:
                                      # or credential_command = [\"PROGRAM\", \"ARGUMENT\"],
                                      # found in PATH, or from the working directory
 
+  A certificate for trying TLS, which clients take as `--ca chain.pem` too:
+    openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out chain.pem \\
+      -subj /CN=carom -addext basicConstraints=critical,CA:FALSE \\
+      -addext subjectAltName=IP:127.0.0.1
+
   Connections to a broker are opened again for as long as it takes. An outage is over for clients
   after about twice its length, and at most max_delay and a tenth of it after the broker is back;
   one attempt_timeout later if an attempt hangs just then.

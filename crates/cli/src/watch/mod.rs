@@ -116,7 +116,10 @@ async fn listen(request: &Request, session: &mut Session, display: &mut Display)
         };
         match message::read(&text) {
             Some(Message::Tick(tick)) => display.take(&tick, &text),
-            Some(Message::Subscribed { refused, accepted }) => {
+            Some(Message::Subscribed { refused, pending, accepted }) => {
+                for note in notes(&pending) {
+                    display.tell(format_args!("note: {note}"));
+                }
                 for (symbol, reason) in &refused {
                     display.tell(format_args!("refused: {symbol}: {reason}"));
                 }
@@ -135,6 +138,22 @@ async fn listen(request: &Request, session: &mut Session, display: &mut Display)
             return Ok(None);
         }
     }
+}
+
+/// What has to wait and why. Of those that wait for the same, which may be all of thousands, the first stands for the others.
+fn notes(pending: &[(String, String)]) -> Vec<String> {
+    let mut notes: Vec<(&str, &str, usize)> = Vec::new();
+    for (symbol, reason) in pending {
+        match notes.iter_mut().find(|(_, known, _)| known == reason) {
+            Some((.., others)) => *others += 1,
+            None => notes.push((symbol, reason, 0)),
+        }
+    }
+    let shown = |(symbol, reason, others): (&str, &str, usize)| match others {
+        0 => format!("{symbol}: {reason}"),
+        others => format!("{symbol} and {others} more: {reason}"),
+    };
+    notes.into_iter().map(shown).collect()
 }
 
 fn nothing_left(refused: &[(String, String)]) -> String {
