@@ -167,6 +167,25 @@ async fn a_certificate_that_is_no_servers_comes_with_advice() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn as_many_files_may_be_open_as_the_system_allows() {
+    let folder = folder("gateway-files", &[]);
+    let program = env!("CARGO_BIN_EXE_carom");
+    let limited = |limits: &str| {
+        let mut command = tokio::process::Command::new("sh");
+        command.args(["-c", &format!("{limits}; exec {program} gateway --listen 127.0.0.1:0")]);
+        command.current_dir(&folder).stdin(std::process::Stdio::null()).kill_on_drop(true);
+        command
+    };
+    let mut gateway = Serving::start(limited("ulimit -Hn 300; ulimit -Sn 100")).await;
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.running.child.id().unwrap())).unwrap();
+    let files: Vec<_> = limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
+    assert_eq!(files[3..5], ["300", "300"], "{limits}");
+    let told = gateway.running.told("warning").await;
+    assert!(told.contains("allows 300 open files") && told.contains("limits.clients is 10000"), "{told}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn it_does_not_outlive_its_terminal() {
     use program::PATIENCE;
     use std::io::{BufRead, BufReader};

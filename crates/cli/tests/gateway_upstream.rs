@@ -109,11 +109,25 @@ async fn a_credential_that_never_comes_does_not_hold_up_the_end() {
     assert_eq!(gateway.running.end("-TERM").await.code, Some(0));
 }
 
+/// More than one connection carries, all of them named on the command line.
+#[tokio::test]
+async fn everything_that_is_listed_can_be_watched() {
+    let folder = folder("upstream-listed", &[]);
+    let listed = ran(&folder, &["exchange", "--list", "--symbols", "2500"]).await;
+    let symbols: Vec<_> = listed.stdout.lines().collect();
+    assert_eq!((listed.code, symbols.len(), symbols[0].split(':').count()), (Some(0), 2500, 2), "{listed:?}");
+    let gateway = Serving::gateway(&folder, &[]).await;
+    let args = [&["--json", "--mode", "ltp", "--count", "2500"], &symbols[..]].concat();
+    let ran = gateway.watched(&gateway.key(), &args).await;
+    assert_eq!((ran.code, ran.stdout.lines().count(), &*ran.stderr), (Some(0), 2500, ""), "{}", ran.stderr);
+}
+
 #[tokio::test]
 async fn an_exchange_that_makes_no_sense_is_refused() {
     let folder = folder("upstream-errors", &[("empty", "\n")]);
     for (args, problem) in [
         (&["exchange", "--symbols", "0"][..], "error: --symbols must be from 1 to 1000000, not 0"),
+        (&["exchange", "--list", "--symbols", "0"], "error: --symbols must be from 1 to 1000000, not 0"),
         (&["exchange", "--rate=-1"], "error: --rate must be from 0 to 1000000, not -1"),
         (&["exchange", "--rate", "2000000"], "error: --rate must be from 0 to 1000000"),
         (&["exchange", "--max-connections", "0"], "error: --max-connections must be"),

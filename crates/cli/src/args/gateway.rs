@@ -26,7 +26,7 @@ Config:
   message_size = 1048576
   topics_per_client = 5000
   clients_per_address = 1000
-  clients = 10000
+  clients = 10000                    # the limit of open files is raised as far as that goes
   strangers = 2500                   # clients that have not authenticated
   strangers_per_address = 250
   subscribe_rate = 1000              # topics per second and client

@@ -1,6 +1,7 @@
 //! `carom gateway`: OpenAlgo's clients served from a few connections to each broker.
 
 mod banner;
+mod descriptors;
 mod feeds;
 mod request;
 
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 pub(crate) fn run(args: args::Gateway) -> Result<(), Failure> {
     let request = Request::new(args)?;
+    descriptors::raise(request.config.gateway.limits.clients);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     crate::block_on(runtime.map_err(crate::cannot_start)?, serve(request))
 }
