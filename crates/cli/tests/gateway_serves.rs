@@ -162,7 +162,10 @@ async fn a_certificate_that_is_no_servers_comes_with_advice() {
     let ran = gateway.watched(&gateway.key(), &["--ca", ca.to_str().unwrap(), "NSE:SBIN"]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
     assert!(!ran.stderr.contains("CaUsedAsEndEntity"), "{ran:?}");
-    assert!(ran.stderr.ends_with("basicConstraints=critical,CA:FALSE -addext subjectAltName=IP:127.0.0.1\n"), "{ran:?}");
+    assert!(
+        ran.stderr.ends_with("basicConstraints=critical,CA:FALSE -addext subjectAltName=IP:127.0.0.1\n"),
+        "{ran:?}"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -178,7 +181,8 @@ async fn as_many_files_may_be_open_as_the_system_allows() {
     };
     let mut gateway = Serving::start(limited("ulimit -Hn 300; ulimit -Sn 100")).await;
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.running.child.id().unwrap())).unwrap();
-    let files: Vec<_> = limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
+    let files: Vec<_> =
+        limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
     assert_eq!(files[3..5], ["300", "300"], "{limits}");
     let told = gateway.running.told("warning").await;
     assert!(told.contains("allows 300 open files") && told.contains("limits.clients is 10000"), "{told}");

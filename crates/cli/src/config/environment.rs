@@ -50,7 +50,8 @@ impl Environment {
     }
 
     fn new(text: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
-        let written = dotenv::parse(text, &NAMES).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
+        let written =
+            dotenv::parse(text, &NAMES).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
         let mut set: HashMap<&str, Layered<String>> = HashMap::new();
         for name in NAMES.into_iter().chain(UNUSED) {
             // Of several lines the last one counts, as it does for a shell.

@@ -66,3 +66,26 @@ impl Recovery {
             .max_delay(self.max_delay)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        let mut table = Table::parse("c.toml", text).unwrap();
+        let recovery = Recovery::take(&mut table).unwrap();
+        table.finish().unwrap();
+        recovery.policy()
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_feeds_have_it() {
+        let default = Policy::default().attempts(ATTEMPTS);
+        assert_eq!(policy(""), default);
+        let (short, long) = (Duration::from_millis(5), Duration::from_secs(60));
+        assert_eq!(policy("delay = \"5ms\"\nmax_delay = \"60s\""), default.clone().delay(short).max_delay(long));
+        assert_eq!(policy("delay = 0"), default.clone().delay(Duration::ZERO));
+        let patient = default.timeout(long).max_timeout(long);
+        assert_eq!(policy("attempt_timeout = \"60s\""), patient, "the cap goes along");
+    }
+}
