@@ -179,7 +179,7 @@ async fn as_many_files_may_be_open_as_the_system_allows() {
         command.current_dir(&folder).stdin(std::process::Stdio::null()).kill_on_drop(true);
         command
     };
-    let mut gateway = Serving::start(limited("ulimit -Hn 300; ulimit -Sn 100")).await;
+    let mut gateway = Serving::start(limited("ulimit -Sn 100; ulimit -Hn 300")).await;
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.running.child.id().unwrap())).unwrap();
     let files: Vec<_> =
         limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
