@@ -26,6 +26,26 @@ async fn connections_that_are_cut_are_made_up_for() {
     assert_eq!(exchange.running.end("-INT").await.code, Some(0));
 }
 
+/// With the delays that feeds have otherwise, so many attempts take longer than anybody here waits.
+#[tokio::test]
+async fn attempts_are_as_far_apart_as_the_config_says() {
+    let folder = folder("upstream-delay", &[]);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = format!(
+        "[[feed]]\nbroker = \"simulated\"\nuser = \"demo\"\nurl = \"ws://{}\"\ndelay = \"5ms\"\nmax_delay = \"50ms\"\n",
+        listener.local_addr().unwrap()
+    );
+    std::fs::write(folder.join("carom.toml"), config).unwrap();
+    let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    let _watching = Running::of(gateway.watch(&gateway.key(), &["NSE:SBIN"]));
+    let attempts = async {
+        for _ in 0..20 {
+            drop(listener.accept().await.unwrap());
+        }
+    };
+    tokio::time::timeout(program::PATIENCE, attempts).await.expect("it tries again soon");
+}
+
 #[tokio::test]
 async fn another_token_is_read_from_its_file_and_ticks_go_on() {
     let folder = folder("upstream-token", &[("token", "monday\n"), ("held", "monday\n")]);

@@ -38,7 +38,7 @@ pub(crate) struct Exchange {
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Ticks per second in all, shared by the symbols that are subscribed to; each gets 100 at most, about
+    /// Ticks per second in all, shared by the symbols that are subscribed to; each gets about 100 at most
     #[arg(short, long, value_name = "TICKS", default_value_t = 1000.0)]
     pub(crate) rate: f64,
 
