@@ -83,7 +83,27 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             &elsewhere("credential_command = []"),
             "c.toml:5: feed.credential_command: no program is named; accepted: a program",
         ),
-        (&feed("url = \"http://a\""), "c.toml:4: feed.url: `http://a` "),
+        (
+            &feed("url = \"http://a\""),
+            "c.toml:4: feed.url: `http://a` begins with neither ws:// nor wss://; accepted: where an exchange is",
+        ),
+        (
+            &feed("url = \"wss://a\""),
+            "c.toml:4: feed.url: `wss://a` asks for TLS, which exchanges do not speak; accepted",
+        ),
+        (&feed("url = \"ws://a:70001\""), "c.toml:4: feed.url: `ws://a:70001` has no port from 1 to 65535"),
+        (&feed("url = \"ws://a b\""), "c.toml:4: feed.url: `ws://a b` is no address: invalid uri"),
+        (&feed("url = \"ws://me:hush@a\""), "c.toml:4: feed.url: `ws://..@a` has a user in it"),
+        (&feed("delay = \"25h\""), "c.toml:4: feed.delay: "),
+        (&feed("attempt_timeout = 0"), "c.toml:4: feed.attempt_timeout: "),
+        (
+            &feed("delay = \"2s\"\nmax_delay = \"1s\""),
+            "c.toml:5: feed.max_delay: 1s is below delay; accepted: from 2s on",
+        ),
+        (
+            &feed("max_attempt_timeout = \"1s\""),
+            "c.toml:4: feed.max_attempt_timeout: 1s is below attempt_timeout; accepted: from 2s on",
+        ),
         (&two, "c.toml:7: feed.user: has a feed at this broker already"),
         ("[gateway\n", "c.toml:1: "),
     ] {
@@ -149,7 +169,7 @@ async fn what_the_environment_says_is_named_with_where_it_was_said() {
             ("MAX_WEBSOCKET_CONNECTIONS", "0"),
             "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: ",
         ),
-        ("BROKEN\n", ("X", ""), ".env:1: there is no = after the name"),
+        ("BROKEN\nWEBSOCKET_HOST: localhost\n", ("X", ""), ".env:2: there is no = after the name"),
     ] {
         let folder = folder("config-environment", &[(".env", dotenv)]);
         let mut command = inside(&folder, &["gateway"]);
@@ -158,6 +178,15 @@ async fn what_the_environment_says_is_named_with_where_it_was_said() {
         assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
         assert!(ran.stderr.starts_with(&format!("error: {problem}")), "{ran:?}");
     }
+}
+
+#[tokio::test]
+async fn what_others_have_in_dotenv_is_passed_over() {
+    let folder = folder("config-others", &[]);
+    let dotenv = b"# caf\xe9\nBROKEN\nSECRET='\xff'\n\xfe\xff\nMAX_WEBSOCKET_CONNECTIONS=7\n";
+    std::fs::write(folder.join(".env"), dotenv).unwrap();
+    let gateway = Serving::gateway(&folder, &[]).await;
+    assert!(gateway.banner.contains("on each of 7 connections"), "{}", gateway.banner);
 }
 
 #[tokio::test]
@@ -194,7 +223,7 @@ async fn a_certificate_that_is_none_is_named() {
 async fn the_config_that_is_shown_works() {
     let help = program::carom(["gateway", "--help"]).await.stdout;
     let (_, shown) = help.split_once("Config:\n").unwrap();
-    let (shown, _) = shown.split_once("\n  Options of the command line").unwrap();
+    let (shown, _) = shown.split_once("\n  A certificate for trying TLS").unwrap();
     let missing =
         |line: &&str| ["keys = ", "tls_certificate = ", "tls_key = "].iter().any(|key| line.trim().starts_with(key));
     let config: String = shown.lines().filter(|line| !missing(line)).map(|line| format!("{line}\n")).collect();

@@ -26,6 +26,26 @@ async fn connections_that_are_cut_are_made_up_for() {
     assert_eq!(exchange.running.end("-INT").await.code, Some(0));
 }
 
+/// With the delays that feeds have otherwise, so many attempts take longer than anybody here waits.
+#[tokio::test]
+async fn attempts_are_as_far_apart_as_the_config_says() {
+    let folder = folder("upstream-delay", &[]);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let config = format!(
+        "[[feed]]\nbroker = \"simulated\"\nuser = \"demo\"\nurl = \"ws://{}\"\ndelay = \"5ms\"\nmax_delay = \"50ms\"\n",
+        listener.local_addr().unwrap()
+    );
+    std::fs::write(folder.join("carom.toml"), config).unwrap();
+    let gateway = Serving::gateway(&folder, &["-c", "carom.toml"]).await;
+    let _watching = Running::of(gateway.watch(&gateway.key(), &["NSE:SBIN"]));
+    let attempts = async {
+        for _ in 0..20 {
+            drop(listener.accept().await.unwrap());
+        }
+    };
+    tokio::time::timeout(program::PATIENCE, attempts).await.expect("it tries again soon");
+}
+
 #[tokio::test]
 async fn another_token_is_read_from_its_file_and_ticks_go_on() {
     let folder = folder("upstream-token", &[("token", "monday\n"), ("held", "monday\n")]);
@@ -109,11 +129,25 @@ async fn a_credential_that_never_comes_does_not_hold_up_the_end() {
     assert_eq!(gateway.running.end("-TERM").await.code, Some(0));
 }
 
+/// More than one connection carries, all of them named on the command line.
+#[tokio::test]
+async fn everything_that_is_listed_can_be_watched() {
+    let folder = folder("upstream-listed", &[]);
+    let listed = ran(&folder, &["exchange", "--list", "--symbols", "2500"]).await;
+    let symbols: Vec<_> = listed.stdout.lines().collect();
+    assert_eq!((listed.code, symbols.len(), symbols[0].split(':').count()), (Some(0), 2500, 2), "{listed:?}");
+    let gateway = Serving::gateway(&folder, &[]).await;
+    let args = [&["--json", "--mode", "ltp", "--count", "2500"], &symbols[..]].concat();
+    let ran = gateway.watched(&gateway.key(), &args).await;
+    assert_eq!((ran.code, ran.stdout.lines().count(), &*ran.stderr), (Some(0), 2500, ""), "{}", ran.stderr);
+}
+
 #[tokio::test]
 async fn an_exchange_that_makes_no_sense_is_refused() {
     let folder = folder("upstream-errors", &[("empty", "\n")]);
     for (args, problem) in [
         (&["exchange", "--symbols", "0"][..], "error: --symbols must be from 1 to 1000000, not 0"),
+        (&["exchange", "--list", "--symbols", "0"], "error: --symbols must be from 1 to 1000000, not 0"),
         (&["exchange", "--rate=-1"], "error: --rate must be from 0 to 1000000, not -1"),
         (&["exchange", "--rate", "2000000"], "error: --rate must be from 0 to 1000000"),
         (&["exchange", "--max-connections", "0"], "error: --max-connections must be"),

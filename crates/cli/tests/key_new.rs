@@ -3,7 +3,7 @@
 mod program;
 
 use carom_gateway::keys::{Identity, Keys};
-use program::carom;
+use program::{Running, carom};
 use std::path::PathBuf;
 
 fn path(name: &str) -> PathBuf {
@@ -65,6 +65,31 @@ async fn of_many_at_once_nobody_loses_a_key() {
             _ => assert!(ran.stdout.is_empty() && ran.stderr.contains("somebody else is at it"), "{ran:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn somebody_else_who_is_at_it_is_waited_for() {
+    let file = path("waited");
+    let beside = format!("{}.new", file.display());
+    std::fs::write(&beside, "").unwrap();
+    let mut making = Running::start(["key", "new", "--user", "asha", "--file", file.to_str().unwrap()]);
+    making.told("note: waiting for somebody else who is at it").await;
+    std::fs::remove_file(&beside).unwrap();
+    assert_eq!(making.line().await.len(), 64);
+    assert_eq!(Keys::from_file(&file).unwrap().len(), 1);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_no_regular_file_is_refused() {
+    let folder = path("folder");
+    std::fs::create_dir_all(&folder).unwrap();
+    for file in [folder.to_str().unwrap(), "/dev/null"] {
+        let ran = carom(["key", "new", "--user", "asha", "--file", file]).await;
+        assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
+        assert_eq!(ran.stderr, format!("error: `{file}`: is no regular file, and cannot be replaced\n"));
+    }
+    std::fs::remove_dir(&folder).unwrap();
 }
 
 #[cfg(unix)]

@@ -139,6 +139,26 @@ async fn refused_symbols_are_named_and_the_others_watched() {
     assert_eq!(running.left().await, Some(0), "its reader has had enough");
 }
 
+#[tokio::test]
+async fn symbols_that_have_to_wait_are_noted_and_watched() {
+    let peer = Peer::start().await;
+    let symbols = ["NSE:A", "NSE:B", "NSE:C", "NSE:D"];
+    let mut running = Running::start(["watch", "--url", &peer.url(), "--key", KEY].iter().chain(&symbols));
+    let mut client = Client::accept(peer.wire().await).await;
+    let waits = |symbol: &str, message: &str| {
+        json!({"symbol": symbol, "exchange": "NSE", "status": "success", "mode": "LTP", "depth": 5,
+            "pending": true, "message": message})
+    };
+    let down = "the upstream is down\u{1b}";
+    client.subscribed(json!([waits("A", down), waits("B", "the line is full"), waits("C", down)])).await;
+    assert_eq!(running.told("note").await, "note: NSE:A and 1 more: the upstream is down\\u{1b}");
+    assert_eq!(running.told("note").await, "note: NSE:B: the line is full");
+    client.tick("A", json!({"ltp": 7})).await;
+    assert!(running.line().await.contains("NSE:A 7 "));
+    let ended = running.end("-INT").await;
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+}
+
 /// One tick, and then none until it has had enough.
 async fn watch_one_tick(args: &[&str]) -> Ran {
     let peer = Peer::start().await;

@@ -13,15 +13,16 @@ use std::time::Duration;
 Output:
   Where it is, and the table that makes it the upstream of a gateway. SIGHUP reads --token-file
   again, and ends connections that came in with another token, as brokers do each morning.
-  SIGINT and SIGTERM end it.
+  SIGINT and SIGTERM end it. With --list the symbols alone, a line each, as `carom watch` takes them.
 
 Exit codes:
-  0  it was stopped
+  0  it was stopped, or has listed its symbols
   1  it cannot listen there
   2  the command line or the token makes no sense
 
 Examples:
   carom exchange --rate 5000
+  carom exchange --list | grep -c ^NSE:
   carom exchange --listen 127.0.0.1:7001 --token-file token --max-connections 2
   carom exchange --kill-every 30s --ack-delay 200ms")]
 pub(crate) struct Exchange {
@@ -33,7 +34,11 @@ pub(crate) struct Exchange {
     #[arg(short, long, value_name = "N", default_value_t = 3000)]
     pub(crate) symbols: usize,
 
-    /// Ticks per second in all, shared by the symbols that somebody has subscribed to
+    /// Print EXCHANGE:SYMBOL of each symbol, and end
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// Ticks per second in all, shared by the symbols that are subscribed to; each gets about 100 at most
     #[arg(short, long, value_name = "TICKS", default_value_t = 1000.0)]
     pub(crate) rate: f64,
 

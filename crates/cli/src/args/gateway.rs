@@ -26,7 +26,7 @@ Config:
   message_size = 1048576
   topics_per_client = 5000
   clients_per_address = 1000
-  clients = 10000
+  clients = 10000                    # the limit of open files is raised as far as that goes
   strangers = 2500                   # clients that have not authenticated
   strangers_per_address = 250
   subscribe_rate = 1000              # topics per second and client
@@ -42,6 +42,10 @@ Config:
   max_connections = 3
   linger = \"5s\"                      # what nobody wants any more stays that long
   stall_after = \"90s\"                # a connection that says nothing is dead
+  attempt_timeout = \"2s\"             # for a connection to open; doubles with each failure,
+  max_attempt_timeout = \"8s\"         # up to this
+  delay = \"100ms\"                    # from a failure to the next attempt; doubles likewise,
+  max_delay = \"10s\"                  # up to this
 
   [[feed]]
   broker = \"simulated\"
@@ -51,6 +55,15 @@ Config:
                                      # or credential_command = [\"PROGRAM\", \"ARGUMENT\"],
                                      # found in PATH, or from the working directory
 
+  A certificate for trying TLS, which clients take as `--ca chain.pem` too:
+    openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out chain.pem \\
+      -subj /CN=carom -addext basicConstraints=critical,CA:FALSE \\
+      -addext subjectAltName=IP:127.0.0.1
+
+  Connections to a broker are opened again for as long as it takes. An outage is over for clients
+  after about twice its length, and at most max_delay and a tenth of it after the broker is back;
+  one attempt_timeout later if an attempt hangs just then.
+
   Options of the command line go over the config file. Below it are the variables
   WEBSOCKET_HOST, WEBSOCKET_PORT, MAX_SYMBOLS_PER_WEBSOCKET and MAX_WEBSOCKET_CONNECTIONS, and
   below these the same names in a file .env in the working directory. ZMQ_HOST and ZMQ_PORT are
@@ -59,8 +72,8 @@ Config:
 Output:
   What is served and where, the key if one was made for this run, and what to try. Milestones
   go to stderr with CAROM_LOG=info. SIGHUP reads the keys again, and tries credentials again that
-  brokers have refused; clients that are connected stay, also those whose key is gone. SIGINT and
-  SIGTERM end it, after clients and upstreams were told.
+  brokers have refused; clients whose key is gone are closed (4401 \"key revoked\"), the others
+  stay. SIGINT and SIGTERM end it, after clients and upstreams were told.
 
 Exit codes:
   0  it was stopped

@@ -50,6 +50,7 @@ pub(crate) struct NewKey {
     ///
     /// It is replaced as a whole or not at all, so that a gateway that reads it meanwhile sees the old keys or the new ones. A
     /// file that is there keeps its owner, its group and what both may do with it; others may do nothing from then on.
+    /// Somebody else who adds a key to it just then is waited for, up to 2 s.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

@@ -13,8 +13,8 @@ Output:
   On a terminal a table that is drawn in place; otherwise a line for each tick: time (UTC),
   symbol, price, change and change in percent (since the close that the tick names, or else
   since the first price seen), and with --mode quote the volume, with --mode depth the best bid
-  and ask, each as price and quantity. What is not known is a `-`. Refused symbols, lost
-  connections and errors go to stderr. Colours stay away when NO_COLOR is set.
+  and ask, each as price and quantity. What is not known is a `-`. Refused symbols, notes on
+  those that have to wait, lost connections and errors go to stderr. Colours stay away when NO_COLOR is set.
 
 Exit codes:
   0  ended by --count, --for, SIGINT, SIGTERM or its reader

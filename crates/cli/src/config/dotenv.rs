@@ -1,6 +1,7 @@
 //! A `.env` file, as OpenAlgo's users have one: `NAME = 'value'`, with comments, quotes and `export`.
 //!
-//! Values are taken as they are written; names in them are not replaced.
+//! Values are taken as they are written; names in them are not replaced. What makes no sense is somebody else's as long as it is
+//! about nothing that matters here: Python's reader of such files passes over it, too.
 
 /// A line that makes no sense: its number, and why.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,14 +13,30 @@ pub(super) struct Malformed {
 /// A variable: its name, its value, and the line that it begins in.
 pub(super) type Variable = (String, String, usize);
 
-/// Every variable of a file, in its order.
-pub(super) fn parse(text: &str) -> Result<Vec<Variable>, Malformed> {
+/// Every variable of a file, in its order. Lines that make no sense are passed over, unless one of these names is in them.
+pub(super) fn parse(text: &str, names: &[&str]) -> Result<Vec<Variable>, Malformed> {
     let mut reader = Reader { rest: text, line: 1 };
     let mut variables = Vec::new();
-    while let Some(variable) = reader.variable()? {
-        variables.push(variable);
+    loop {
+        let before = reader.rest;
+        match reader.variable() {
+            Ok(Some(variable)) => variables.push(variable),
+            Ok(None) => return Ok(variables),
+            Err(malformed) => {
+                reader.skip_line();
+                let passed = &before[..before.len() - reader.rest.len()];
+                if said(passed).any(|word| names.contains(&word)) {
+                    return Err(malformed);
+                }
+            }
+        }
     }
-    Ok(variables)
+}
+
+/// The words of lines that are no comments.
+fn said(lines: &str) -> impl Iterator<Item = &str> {
+    let said = lines.lines().filter(|line| !line.trim_start().starts_with('#'));
+    said.flat_map(|line| line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')))
 }
 
 struct Reader<'a> {
@@ -151,24 +168,33 @@ H=last";
             ("H", "last", 12),
         ];
         let expected: Vec<_> = expected.map(|(name, value, line)| (name.to_owned(), value.to_owned(), line)).into();
-        assert_eq!(parse(text), Ok(expected.clone()));
-        assert_eq!(parse(&text.replace('\n', "\r\n")).unwrap().len(), expected.len(), "lines that Windows ends");
-        assert_eq!(parse(""), Ok(Vec::new()));
+        assert_eq!(parse(text, &[]), Ok(expected.clone()));
+        assert_eq!(parse(&text.replace('\n', "\r\n"), &[]).unwrap().len(), expected.len(), "lines that Windows ends");
+        assert_eq!(parse("", &[]), Ok(Vec::new()));
     }
 
     #[test]
-    fn lines_that_make_no_sense_are_numbered() {
+    fn lines_that_matter_and_make_no_sense_are_numbered() {
         for (text, line, problem) in [
-            ("A=1\nnonsense\n", 2, "there is no = after the name"),
-            ("A=1\n\n=2\n", 3, "this is no NAME=VALUE"),
-            ("1A=2", 1, "this is no NAME=VALUE"),
+            ("B=1\nA nonsense\n", 2, "there is no = after the name"),
+            ("B=1\n\n- A=2\n", 3, "this is no NAME=VALUE"),
             ("A='1\nB=2\n", 1, "a quote is not closed"),
             ("A='it''s'", 1, "something follows the closing quote"),
             ("A=\"1\\\"\n", 1, "a quote is not closed"),
             ("B='over\ntwo'\nA='1' 2", 3, "something follows the closing quote"),
             ("A-B=1", 1, "there is no = after the name"),
+            ("B='over\nA=1\nC='2'", 1, "something follows the closing quote"),
         ] {
-            assert_eq!(parse(text), Err(Malformed { line, problem }), "{text}");
+            assert_eq!(parse(text, &["X", "A"]), Err(Malformed { line, problem }), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_lines_that_make_no_sense_are_passed_over() {
+        for nonsense in ["nonsense", "=2", "1B=2", "B='1", "B='it''s'", "B=\"1\\\"", "\u{fffd}=1", "# A\nAB-A_B 1"] {
+            let text = format!("{nonsense}\nA=1\n");
+            let line = text.lines().count();
+            assert_eq!(parse(&text, &["A"]), Ok(vec![("A".to_owned(), "1".to_owned(), line)]), "{nonsense}");
         }
     }
 }

@@ -38,8 +38,9 @@ impl Environment {
     /// This process's, and the `.env` in its folder.
     pub(crate) fn read() -> Result<Environment, Failure> {
         let file = Path::new(FILE);
-        let text = match std::fs::read_to_string(file) {
-            Ok(text) => text,
+        let text = match std::fs::read(file) {
+            // Somebody's comment may be in another encoding.
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             // Python keeps folders of that name.
             Err(_) if file.is_dir() => String::new(),
@@ -49,7 +50,8 @@ impl Environment {
     }
 
     fn new(text: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
-        let written = dotenv::parse(text).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
+        let written =
+            dotenv::parse(text, &NAMES).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
         let mut set: HashMap<&str, Layered<String>> = HashMap::new();
         for name in NAMES.into_iter().chain(UNUSED) {
             // Of several lines the last one counts, as it does for a shell.
@@ -133,7 +135,7 @@ mod tests {
                 "the variable MAX_WEBSOCKET_CONNECTIONS: `0` makes no sense; accepted: a number",
             ),
             ("", &[(TOPICS, "-1")], "the variable MAX_SYMBOLS_PER_WEBSOCKET: `-1` makes no sense"),
-            ("A=1\noops\n", &[], ".env:2: there is no = after the name"),
+            ("A=1\nWEBSOCKET_PORT 1\n", &[], ".env:2: there is no = after the name"),
         ] {
             let error = read(text, variables).unwrap_err();
             assert!(error.starts_with(problem), "{error}");

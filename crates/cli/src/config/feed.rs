@@ -3,8 +3,10 @@
 use super::File;
 use super::environment::Environment;
 use super::gateway::{count, time_or_none};
+use super::recovery::Recovery;
+use crate::failure::with_causes;
 use carom_gateway::credential::Credential;
-use carom_gateway::simulated::Simulated;
+use carom_gateway::simulated::{Simulated, UrlError};
 use carom_gateway::tables::{Table, TableError, Value};
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ pub(crate) struct Feed {
     pub(crate) max_connections: usize,
     pub(crate) linger: Duration,
     pub(crate) stall_after: Option<Duration>,
+    pub(crate) recovery: Recovery,
 }
 
 /// Where ticks come from.
@@ -62,6 +65,7 @@ impl Feed {
             max_connections: environment.max_connections.as_ref().map_or(CONNECTIONS, |set| set.value),
             linger: Duration::from_secs(5),
             stall_after: Some(Duration::from_secs(90)),
+            recovery: Recovery::default(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Feed {
         if let Some(stall_after) = table.read("stall_after", accepted, time_or_none)? {
             feed.stall_after = stall_after;
         }
+        feed.recovery = Recovery::take(table)?;
         Ok(feed)
     }
 }
@@ -152,9 +157,13 @@ fn up_to(most: usize, value: Value) -> Result<usize, String> {
 
 fn url(value: Value) -> Result<String, String> {
     let url = value.text()?;
-    let known = Simulated::new(&url, Credential::fixed(""));
-    known.map(|_| ()).map_err(|_| format!("`{}` is no such address", url.escape_debug()))?;
-    Ok(url)
+    match Simulated::new(&url, Credential::fixed("")) {
+        Ok(_) => Ok(url),
+        // What is accepted is said by whoever reads the table; what was typed may have a password in it.
+        Err(UrlError::Address(error)) => Err(with_causes(&error)),
+        Err(UrlError::Secure { url, .. }) => Err(format!("`{url}` asks for TLS, which exchanges do not speak")),
+        Err(error) => Err(with_causes(&error)),
+    }
 }
 
 fn rate(value: Value) -> Result<f64, String> {

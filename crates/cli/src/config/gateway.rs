@@ -165,7 +165,7 @@ pub(super) fn count(value: Value) -> Result<usize, String> {
     if count == 0 { Err("0 is too few".to_owned()) } else { Ok(count) }
 }
 
-fn time(value: Value) -> Result<Duration, String> {
+pub(super) fn time(value: Value) -> Result<Duration, String> {
     time_or_none(value)?.ok_or_else(|| "no time at all is out of bounds".to_owned())
 }
 

@@ -7,6 +7,7 @@ mod environment;
 mod feed;
 mod gateway;
 mod layered;
+mod recovery;
 
 pub(crate) use environment::Environment;
 pub(crate) use feed::{Feed, MOST_CONNECTIONS, MOST_TOPICS, Upstream};

@@ -4,16 +4,18 @@ use crate::args;
 use crate::failure::{Failure, say, with_causes};
 use crate::files;
 use crate::orders::{Order, Orders};
-use crate::output::{announce, reachable};
+use crate::output::{announce, print, reachable};
 use crate::secret::Secret;
 use carom::OptionsError;
-use carom_gateway::simulated::{Exchange, Options, StartError};
+use carom_gateway::simulated::{Exchange, Market, Options, StartError};
 use std::net::SocketAddr;
 use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 /// No token comes near.
 const LONGEST_TOKEN: u64 = 64 << 10;
+/// As exchanges that serve have it.
+const MOST_SYMBOLS: usize = 1_000_000;
 
 /// What is to be done.
 struct Request {
@@ -31,8 +33,21 @@ struct Token {
 }
 
 pub(crate) fn run(args: args::Exchange) -> Result<(), Failure> {
+    if args.list {
+        return list(args.symbols, args.seed);
+    }
     let request = Request::new(args)?;
     crate::block_on(crate::runtime()?, serve(request))
+}
+
+/// What is listed, without anybody being served.
+fn list(symbols: usize, seed: u64) -> Result<(), Failure> {
+    if !(1..=MOST_SYMBOLS).contains(&symbols) {
+        return Err(Failure::Usage(format!("--symbols must be from 1 to {MOST_SYMBOLS}, not {symbols}")));
+    }
+    let market = Market::new(symbols, seed);
+    let lines: String = market.instruments().map(|instrument| format!("{instrument}\n")).collect();
+    Ok(print(&lines)?)
 }
 
 impl Request {

@@ -2,6 +2,7 @@
 
 use super::feeds::Feeds;
 use super::request::Request;
+use crate::config::{Feed, KeysAt};
 use crate::output::reachable;
 use carom_gateway::DEFAULT_LISTEN;
 use std::fmt::Write as _;
@@ -29,7 +30,38 @@ pub(super) fn of(request: &Request, at: SocketAddr, feeds: &Feeds) -> String {
             text += "  made for this run, and shown once; `carom key new` makes one that lasts\n";
         }
     }
-    text + &to_try(scheme, reachable(at), request)
+    match (&request.config.gateway.keys, request.config.feeds.first()) {
+        (Some(keys), Some(feed)) if !request.serves_somebody() => text + &to_begin(&keys.value, feed),
+        _ => text + &to_try(scheme, reachable(at), request),
+    }
+}
+
+/// Nobody could try anything yet.
+fn to_begin(keys: &KeysAt, Feed { user, broker, .. }: &Feed) -> String {
+    let (user, broker) = (typed(user), typed(broker));
+    let into = match keys {
+        KeysAt::File(file) => format!("--file {}", typed(&file.display().to_string())),
+        // There are other tables in it, which are for somebody else to write.
+        KeysAt::Config(file) => format!("2>> {}", typed(&file.display().to_string())),
+    };
+    let process = std::process::id();
+    format!(
+        "
+Nobody has a key for any feed. To make one, and to have it known:
+  carom key new --user {user} --broker {broker} {into}
+  kill -HUP {process}
+"
+    )
+}
+
+/// As a shell takes it for one word.
+fn typed(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 fn to_try(scheme: &str, at: SocketAddr, request: &Request) -> String {
@@ -54,4 +86,15 @@ or, with `pip install openalgo`:
   time.sleep(60)
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_whole_in_a_shell() {
+        assert_eq!((&*typed("/run/keys.toml"), &*typed("a b")), ("/run/keys.toml", "'a b'"));
+        assert_eq!((&*typed("it's"), &*typed("")), ("'it'\\''s'", "''"));
+    }
 }

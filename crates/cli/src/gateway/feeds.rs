@@ -20,7 +20,7 @@ pub(super) struct Running {
     pub(super) upstream: String,
     exchange: Option<Exchange>,
     /// Looks for another credential when one is refused, for as long as this is held.
-    _watcher: Watcher,
+    watcher: Watcher,
 }
 
 impl Feeds {
@@ -34,9 +34,9 @@ impl Feeds {
 
     /// Lets feeds go on whose credential was refused: whoever says so may know that it is accepted now.
     pub(super) fn resume(&self) {
-        for Running { identity, feed, .. } in &self.running {
+        for Running { identity, feed, watcher, .. } in &self.running {
             if feed.state() == State::Refused {
-                feed.resume();
+                watcher.resume();
                 say(format_args!("the feed of {} at {} tries its credential again", identity.user, identity.broker));
             }
         }
@@ -70,10 +70,11 @@ impl Running {
             .max_connections(config.max_connections)
             .linger(config.linger)
             .stall_after(config.stall_after)
+            .recovery(config.recovery.policy())
             .build()
             .map_err(|error| Failure::Input(format!("the feed of {}: {}", config.user, with_causes(&error))))?;
         let watcher = credential.watch(&feed);
-        Ok(Running { identity, feed, upstream, exchange, _watcher: watcher })
+        Ok(Running { identity, feed, upstream, exchange, watcher })
     }
 }
 

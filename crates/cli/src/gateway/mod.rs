@@ -1,6 +1,7 @@
 //! `carom gateway`: OpenAlgo's clients served from a few connections to each broker.
 
 mod banner;
+mod descriptors;
 mod feeds;
 mod request;
 
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 pub(crate) fn run(args: args::Gateway) -> Result<(), Failure> {
     let request = Request::new(args)?;
+    descriptors::raise(request.config.gateway.limits.clients);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     crate::block_on(runtime.map_err(crate::cannot_start)?, serve(request))
 }
@@ -76,7 +78,10 @@ fn reload(request: &Request) {
         return say("the keys were made for this run, and stay as they are");
     }
     match request.keys.reload() {
-        Ok(count) => say(format_args!("keys were read again: there are {count}")),
+        Ok(count) => {
+            say(format_args!("keys were read again: there are {count}"));
+            request.warn();
+        }
         Err(error) => say(format_args!("warning: the keys stay as they were: {}", with_causes(&error))),
     }
 }

@@ -22,14 +22,39 @@ impl Request {
         }
         let mut config = Config::read(args.config.as_deref(), &environment)?;
         put_over(&mut config, args);
-        let feeds: Vec<_> = config.feeds.iter().map(|feed| Identity::new(&*feed.broker, &*feed.user)).collect();
         let (keys, made) = match &config.gateway.keys {
             Some(at) => (read(at)?, Vec::new()),
-            None => make(&feeds)?,
+            None => make(&identities(&config))?,
         };
-        warn(&keys, &feeds);
-        Ok(Request { config, keys, made })
+        let request = Request { config, keys, made };
+        request.warn();
+        Ok(request)
     }
+
+    /// Whether somebody has a key who has a feed too.
+    pub(super) fn serves_somebody(&self) -> bool {
+        let known = self.keys.identities();
+        identities(&self.config).iter().any(|feed| known.contains(feed))
+    }
+
+    /// Those who have a key and no feed are served nothing, and a feed nobody has a key for serves nobody. Either may be meant.
+    pub(super) fn warn(&self) {
+        let (known, feeds) = (self.keys.identities(), identities(&self.config));
+        if known.is_empty() {
+            return say("warning: there are no keys at all, and nobody is let in");
+        }
+        for Identity { broker, user } in known.iter().filter(|known| !feeds.contains(known)) {
+            say(format_args!("warning: there is a key for {user} at {broker}, and no feed"));
+        }
+        for Identity { broker, user } in feeds.iter().filter(|feed| !known.contains(feed)) {
+            say(format_args!("warning: there is a feed of {user} at {broker}, and no key"));
+        }
+    }
+}
+
+/// Everybody who has a feed.
+fn identities(config: &Config) -> Vec<Identity> {
+    config.feeds.iter().map(|feed| Identity::new(&*feed.broker, &*feed.user)).collect()
 }
 
 /// What was typed goes over everything.
@@ -69,15 +94,4 @@ fn make(feeds: &[Identity]) -> Result<(Keys, Vec<(Identity, NewKey)>), Failure> 
     let made = made.map_err(|error| Failure::Unavailable(with_causes(&error)))?;
     let keys = Keys::in_memory(made.iter().map(|(identity, key)| (identity.clone(), key.sha256())));
     Ok((keys, made))
-}
-
-/// Those who have a key and no feed are served nothing, and a feed nobody has a key for serves nobody. Either may be meant.
-fn warn(keys: &Keys, feeds: &[Identity]) {
-    let known = keys.identities();
-    for Identity { broker, user } in known.iter().filter(|known| !feeds.contains(known)) {
-        say(format_args!("warning: there is a key for {user} at {broker}, and no feed"));
-    }
-    for Identity { broker, user } in feeds.iter().filter(|feed| !known.contains(feed)) {
-        say(format_args!("warning: there is a feed of {user} at {broker}, and no key"));
-    }
 }

@@ -1,15 +1,26 @@
 //! A keys file that gets one more table: replaced as a whole, and for those alone who could read it before.
 
-use crate::failure::{Failure, with_causes};
+use crate::failure::{Failure, say, with_causes};
+use crate::files::of_no_use;
 use carom_gateway::keys::Keys;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// For somebody else who is at it, and how often to look.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Adds a table to a file of keys.
 pub(super) fn add(file: &Path, table: &str) -> Result<(), Failure> {
     // What is behind a link is replaced, not the link.
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        return Err(Failure::Input(of_no_use(file, "is no regular file, and cannot be replaced")));
+    }
     // Whoever has this file has the turn, and only then looks at what is there: nobody's key gets lost in between.
     let turn = Turn::take(&target).map_err(|(beside, error)| {
         let advice = if error.kind() == io::ErrorKind::AlreadyExists {
@@ -46,13 +57,24 @@ struct Turn {
 }
 
 impl Turn {
+    /// Waits a while for whoever has it.
     fn take(file: &Path) -> Result<Turn, (PathBuf, io::Error)> {
         let mut name = file.as_os_str().to_owned();
         name.push(".new");
         let path = PathBuf::from(name);
-        match create(&path) {
-            Ok(written) => Ok(Turn { path, written }),
-            Err(error) => Err((path, error)),
+        let deadline = Instant::now() + PATIENCE;
+        let mut told = false;
+        loop {
+            match create(&path) {
+                Ok(written) => return Ok(Turn { path, written }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && Instant::now() < deadline => {
+                    if !mem::replace(&mut told, true) {
+                        say("note: waiting for somebody else who is at it");
+                    }
+                    sleep(PAUSE);
+                }
+                Err(error) => return Err((path, error)),
+            }
         }
     }
 

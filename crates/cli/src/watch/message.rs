@@ -9,9 +9,10 @@ use serde_json::value::RawValue;
 pub(super) enum Message {
     Welcome(Welcome),
     BadKey(String),
-    /// What became of a subscription: symbols that are refused and why, and how many are not.
+    /// What became of a subscription: symbols that are refused and why, those that have to wait, and how many are not refused.
     Subscribed {
         refused: Vec<(String, String)>,
+        pending: Vec<(String, String)>,
         accepted: usize,
     },
     Tick(Tick),
@@ -49,15 +50,11 @@ pub(super) fn read(text: &str) -> Option<Message> {
             Some(Message::Welcome(Welcome { broker: shown(wire.broker), user: shown(wire.user_id) }))
         }
         Some("subscribe") => {
-            let all = wire.subscriptions.len();
-            let refused = wire.subscriptions.into_iter().filter(|entry| entry.status.as_deref() == Some("error"));
-            let refused: Vec<_> = refused
-                .map(|entry| {
-                    let name = name(entry.exchange.as_deref(), entry.symbol.as_deref());
-                    (name, printable(entry.message.as_deref().unwrap_or("no reason given")))
-                })
-                .collect();
-            Some(Message::Subscribed { accepted: all - refused.len(), refused })
+            let (refused, accepted): (Vec<_>, Vec<_>) =
+                wire.subscriptions.iter().partition(|entry| entry.status.as_deref() == Some("error"));
+            let pending = accepted.iter().filter(|entry| entry.pending).map(|entry| entry.reason()).collect();
+            let refused = refused.iter().map(|entry| entry.reason()).collect();
+            Some(Message::Subscribed { refused, pending, accepted: accepted.len() })
         }
         None if wire.code.as_deref() == Some("AUTHENTICATION_ERROR") => Some(Message::BadKey(wire.problem())),
         _ if failed => Some(Message::Error(wire.problem())),
@@ -88,6 +85,17 @@ struct Entry {
     symbol: Option<String>,
     status: Option<String>,
     message: Option<String>,
+    /// Whether it is accepted, and waits for something before it ticks.
+    #[serde(default)]
+    pending: bool,
+}
+
+impl Entry {
+    /// Which symbol it is, and what is said of it.
+    fn reason(&self) -> (String, String) {
+        let name = name(self.exchange.as_deref(), self.symbol.as_deref());
+        (name, printable(self.message.as_deref().unwrap_or("no reason given")))
+    }
 }
 
 impl Wire {
@@ -127,7 +135,8 @@ mod tests {
         let text = r#"{"type":"subscribe","status":"partial","subscriptions":[
             {"symbol":"SBIN","exchange":"NSE","status":"success","mode":"LTP","depth":5,"broker":"b"},
             {"symbol":"NO\u001b","exchange":"NSE","status":"error","message":"unknown","broker":"b"}]}"#;
-        let Some(Message::Subscribed { refused, accepted }) = read(text) else { panic!("a subscription") };
+        let Some(Message::Subscribed { refused, pending, accepted }) = read(text) else { panic!("a subscription") };
         assert_eq!((refused, accepted), (vec![("NSE:NO\\u{1b}".to_owned(), "unknown".to_owned())], 1));
+        assert!(pending.is_empty());
     }
 }

@@ -1,6 +1,5 @@
 //! `carom watch`: what a gateway says of symbols, on a terminal or in a pipe.
 
-mod address;
 mod display;
 mod message;
 mod quote;
@@ -42,7 +41,7 @@ async fn watch(request: Request) -> Result<(), Failure> {
     match (ended, request.count) {
         (Ok(ended), _) => ended?,
         (Err(_), _) if !display.connected() => {
-            return Err(Failure::Unavailable(format!("{}: no connection within {time:?}", request.address.url)));
+            return Err(Failure::Unavailable(format!("{}: no connection within {time:?}", request.address)));
         }
         (Err(_), None) => {}
         (Err(_), Some(count)) => {
@@ -61,7 +60,7 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
         let lost = match drawing(display, Session::open(request)).await? {
             Ok(mut session) => {
                 if display.connected() {
-                    display.tell(format_args!("{}: connected again", request.address.url));
+                    display.tell(format_args!("{}: connected again", request.address));
                 }
                 let opened = Instant::now();
                 let Some(lost) = listen(request, &mut session, display).await? else {
@@ -76,12 +75,12 @@ async fn follow(request: &Request, display: &mut Display) -> Result<(), Failure>
             }
             Err(Lost::Refused(problem)) => return Err(Failure::Unavailable(problem)),
             Err(lost) if !display.connected() => {
-                return Err(Failure::Unavailable(format!("{}: {lost}", request.address.url)));
+                return Err(Failure::Unavailable(format!("{}: {lost}", request.address)));
             }
             Err(lost) => lost,
         };
         let wait = spread(delay);
-        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address.url, wait.as_secs_f64()));
+        display.lost(format_args!("{}: {lost}; trying again in {:.1} s", request.address, wait.as_secs_f64()));
         drawing(display, sleep(wait)).await?;
         delay = (delay * 2).min(LONGEST_DELAY);
     }
@@ -117,7 +116,10 @@ async fn listen(request: &Request, session: &mut Session, display: &mut Display)
         };
         match message::read(&text) {
             Some(Message::Tick(tick)) => display.take(&tick, &text),
-            Some(Message::Subscribed { refused, accepted }) => {
+            Some(Message::Subscribed { refused, pending, accepted }) => {
+                for note in notes(&pending) {
+                    display.tell(format_args!("note: {note}"));
+                }
                 for (symbol, reason) in &refused {
                     display.tell(format_args!("refused: {symbol}: {reason}"));
                 }
@@ -136,6 +138,22 @@ async fn listen(request: &Request, session: &mut Session, display: &mut Display)
             return Ok(None);
         }
     }
+}
+
+/// What has to wait and why. Of those that wait for the same, which may be all of thousands, the first stands for the others.
+fn notes(pending: &[(String, String)]) -> Vec<String> {
+    let mut notes: Vec<(&str, &str, usize)> = Vec::new();
+    for (symbol, reason) in pending {
+        match notes.iter_mut().find(|(_, known, _)| known == reason) {
+            Some((.., others)) => *others += 1,
+            None => notes.push((symbol, reason, 0)),
+        }
+    }
+    let shown = |(symbol, reason, others): (&str, &str, usize)| match others {
+        0 => format!("{symbol}: {reason}"),
+        others => format!("{symbol} and {others} more: {reason}"),
+    };
+    notes.into_iter().map(shown).collect()
 }
 
 fn nothing_left(refused: &[(String, String)]) -> String {

@@ -1,11 +1,11 @@
 //! What a command line for `carom watch` means: which gateway, with which key, what to watch, until when, and how to show it.
 
-use super::address::Address;
 use crate::args::{self, ModeName};
-use crate::failure::Failure;
+use crate::failure::{Failure, with_causes};
 use crate::files;
 use crate::secret::Secret;
 use carom::tls::Tls;
+use carom_gateway::address::{Address, AddressError};
 use std::env;
 use std::time::Duration;
 
@@ -41,8 +41,9 @@ impl Request {
                 symbols.push(symbol);
             }
         }
-        let address = Address::parse(&url).map_err(|problem| Failure::Usage(format!("--url: {problem}")))?;
-        if ca.is_some() && !address.secure {
+        let address: Address =
+            url.parse().map_err(|error: AddressError| Failure::Usage(format!("--url: {}", with_causes(&error))))?;
+        if ca.is_some() && !address.is_secure() {
             return Err(Failure::Usage(format!("--ca is for wss://, and --url is {url}")));
         }
         let key = match (key, key_file) {
@@ -53,7 +54,7 @@ impl Request {
         if key.reveal().is_empty() {
             return Err(Failure::Usage("the key is empty".to_owned()));
         }
-        let tls = if address.secure { Some(tls(&address, ca)?) } else { None };
+        let tls = if address.is_secure() { Some(tls(&address, ca)?) } else { None };
         Ok(Request { address, tls, key, symbols, mode, depth, count, time, json })
     }
 }
@@ -84,12 +85,12 @@ fn secret(text: &str) -> Secret {
 }
 
 fn tls(address: &Address, ca: Option<std::path::PathBuf>) -> Result<Tls, Failure> {
-    let builder = Tls::builder().server_name(&*address.host);
+    let builder = Tls::builder().server_name(address.host());
     let Some(file) = ca else {
-        return builder.build().map_err(|error| Failure::Unavailable(crate::failure::with_causes(&error)));
+        return builder.build().map_err(|error| Failure::Unavailable(with_causes(&error)));
     };
     let builder = builder.roots_pem(files::read(&file, LONGEST_PEM)?);
-    builder.build().map_err(|error| Failure::Input(files::of_no_use(&file, crate::failure::with_causes(&error))))
+    builder.build().map_err(|error| Failure::Input(files::of_no_use(&file, with_causes(&error))))
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use crate::failure::with_causes;
 use crate::output::printable;
 use carom::Backend;
 use carom::connect::Connect;
+use carom::tls::ConnectError;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -75,7 +77,7 @@ impl Session {
 
 async fn open(request: &Request) -> Result<Session, Lost> {
     let wire = connect(request).await?;
-    let (socket, _) = client_async(&request.address.uri, wire).await.map_err(handshake)?;
+    let (socket, _) = client_async(request.address.uri(), wire).await.map_err(|error| handshake(error, request))?;
     let mut line = Line::new(socket);
     line.send(json!({"action": "authenticate", "api_key": request.key.reveal()})).await?;
     let welcome = loop {
@@ -101,14 +103,14 @@ async fn open(request: &Request) -> Result<Session, Lost> {
 
 /// To the first of the host's addresses that answers.
 async fn connect(request: &Request) -> Result<Box<dyn Wire>, Lost> {
-    let (host, port) = (&*request.address.host, request.address.port);
+    let (host, port) = (request.address.host(), request.address.port());
     let mut problem = format!("`{host}` has no address");
     let addresses = lookup_host((host, port)).await.map_err(|error| Lost::Failed(error.to_string()))?;
     for address in addresses {
         let connected: Result<Box<dyn Wire>, String> = match &request.tls {
             Some(tls) => match tls.connect(&Backend::new(host, address)).await {
                 Ok(stream) => Ok(Box::new(stream)),
-                Err(error) => Err(with_causes(&error)),
+                Err(error) => Err(no_tls(&error)),
             },
             None => match TcpStream::connect(address).await {
                 Ok(stream) => Ok(Box::new(stream)),
@@ -174,9 +176,34 @@ fn goodbye(frame: Option<CloseFrame>) -> String {
     }
 }
 
+/// Whoever makes a certificate in one step gets one of an issuer, which vouches for others and not for itself.
+fn no_tls(error: &ConnectError) -> String {
+    match error {
+        ConnectError::Certificate { name, reason, .. } if reason.contains("CaUsedAsEndEntity") => {
+            let alternative = if name.parse::<IpAddr>().is_ok() { "IP" } else { "DNS" };
+            format!(
+                "certificate of `{name}` is one that issues others (CA), and no server's; one that works for both sides: \
+                 openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out chain.pem -subj /CN=carom \
+                 -addext basicConstraints=critical,CA:FALSE -addext subjectAltName={alternative}:{name}"
+            )
+        }
+        error => with_causes(error),
+    }
+}
+
 /// Gateways that are full say so in an answer to the handshake.
-fn handshake(error: tungstenite::Error) -> Lost {
-    let tungstenite::Error::Http(response) = &error else { return Lost::Failed(error.to_string()) };
+fn handshake(error: tungstenite::Error, request: &Request) -> Lost {
+    use tungstenite::error::ProtocolError;
+    let response = match &error {
+        tungstenite::Error::Http(response) => response,
+        // Whoever wants TLS answers with an alert, which is no HTTP, or with nothing.
+        tungstenite::Error::Protocol(ProtocolError::HttparseError(_) | ProtocolError::HandshakeIncomplete)
+            if !request.address.is_secure() =>
+        {
+            return Lost::Failed(format!("{error}; if it speaks TLS, it is perhaps wss://"));
+        }
+        error => return Lost::Failed(error.to_string()),
+    };
     let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
     let said: String = printable(body.trim()).chars().take(200).collect();
     let gap = if said.is_empty() { "" } else { ": " };

@@ -51,7 +51,7 @@ impl Table {
         let by_name = rows.iter().enumerate().map(|(at, row)| (row.name.clone(), at)).collect();
         let now = Instant::now();
         Table {
-            title: request.address.url.clone(),
+            title: request.address.to_string(),
             note: "connecting".to_owned(),
             news: Vec::new(),
             mode: request.mode,

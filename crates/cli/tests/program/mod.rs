@@ -51,6 +51,8 @@ pub(crate) struct Running {
     pub(crate) child: Child,
     stdout: Option<Lines<BufReader<ChildStdout>>>,
     stderr: Lines<BufReader<ChildStderr>>,
+    /// What was read of its stderr, whether anybody waited for it or not.
+    pub(crate) heard: String,
 }
 
 #[allow(dead_code)]
@@ -68,7 +70,7 @@ impl Running {
         let mut child = command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("the program starts");
         let stdout = child.stdout.take().map(|stdout| BufReader::new(stdout).lines());
         let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
-        Running { child, stdout, stderr }
+        Running { child, stdout, stderr, heard: String::new() }
     }
 
     /// The next line of its output.
@@ -82,6 +84,7 @@ impl Running {
         loop {
             let line = timeout(PATIENCE, self.stderr.next_line()).await;
             let line = line.unwrap_or_else(|_| panic!("no {word}")).unwrap().expect("it runs");
+            self.heard += &format!("{line}\n");
             if line.contains(word) {
                 return line;
             }

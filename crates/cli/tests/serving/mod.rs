@@ -56,7 +56,7 @@ impl Serving {
     pub(crate) async fn start(command: Command) -> Serving {
         let mut running = Running::of(command);
         let mut banner = String::new();
-        while !(banner.contains("time.sleep") || banner.contains("\n  url = ")) {
+        while !["time.sleep", "\n  url = ", "\n  kill -HUP "].iter().any(|last| banner.contains(last)) {
             banner += &format!("{}\n", running.line().await);
         }
         let (_, url) = banner.split_once(": ").unwrap();

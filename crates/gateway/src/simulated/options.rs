@@ -70,8 +70,8 @@ impl Options {
         self
     }
 
-    /// Ticks per second in all, shared evenly by the symbols that somebody has subscribed to; what is sent when a subscription
-    /// begins comes on top. 0 sends nothing but that. At most 1,000,000. Default 1,000.
+    /// Ticks per second in all, shared evenly by the symbols that somebody has subscribed to, of which each gets at most about 100;
+    /// what is sent when a subscription begins comes on top. 0 sends nothing but that. At most 1,000,000. Default 1,000.
     pub fn rate(mut self, ticks_per_second: f64) -> Options {
         self.rate = ticks_per_second;
         self

@@ -1,0 +1,91 @@
+//! How a feed comes back: the keys of a `[[feed]]` for attempts to open connections.
+
+use super::gateway::{time, time_or_none};
+use carom::Policy;
+use carom_gateway::tables::{Table, TableError};
+use std::time::Duration;
+
+/// So that delays double evenly from the default up to near the longest; what is tried after that is tried for good.
+const ATTEMPTS: u32 = 8;
+
+/// How patiently and how far apart connections are opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    attempt_timeout: Duration,
+    max_attempt_timeout: Duration,
+    delay: Duration,
+    max_delay: Duration,
+}
+
+impl Default for Recovery {
+    fn default() -> Recovery {
+        Recovery {
+            attempt_timeout: Duration::from_secs(2),
+            max_attempt_timeout: Duration::from_secs(8),
+            delay: Duration::from_millis(100),
+            max_delay: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Recovery {
+    pub(super) fn take(table: &mut Table) -> Result<Recovery, TableError> {
+        let mut recovery = Recovery::default();
+        let accepted = "a time from 1ms to a day, such as \"2s\"";
+        if let Some(delay) =
+            table.read("delay", "a time up to a day, such as \"100ms\", or 0 for none", time_or_none)?
+        {
+            recovery.delay = delay.unwrap_or_default();
+        }
+        let timeout = table.read("attempt_timeout", accepted, time)?;
+        recovery.attempt_timeout = timeout.unwrap_or(recovery.attempt_timeout);
+        for (key, least_key, least, most) in [
+            ("max_attempt_timeout", "attempt_timeout", recovery.attempt_timeout, &mut recovery.max_attempt_timeout),
+            ("max_delay", "delay", recovery.delay, &mut recovery.max_delay),
+        ] {
+            match table.read(key, accepted, time)? {
+                Some(given) if given < least => {
+                    return Err(
+                        table.wrong(key, format_args!("{given:?} is below {least_key}; accepted: from {least:?} on"))
+                    );
+                }
+                Some(given) => *most = given,
+                // Whoever names one long time alone does not want it cut short.
+                None => *most = least.max(*most),
+            }
+        }
+        Ok(recovery)
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy::default()
+            .attempts(ATTEMPTS)
+            .timeout(self.attempt_timeout)
+            .max_timeout(self.max_attempt_timeout)
+            .delay(self.delay)
+            .max_delay(self.max_delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        let mut table = Table::parse("c.toml", text).unwrap();
+        let recovery = Recovery::take(&mut table).unwrap();
+        table.finish().unwrap();
+        recovery.policy()
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_feeds_have_it() {
+        let default = Policy::default().attempts(ATTEMPTS);
+        assert_eq!(policy(""), default);
+        let (short, long) = (Duration::from_millis(5), Duration::from_secs(60));
+        assert_eq!(policy("delay = \"5ms\"\nmax_delay = \"60s\""), default.clone().delay(short).max_delay(long));
+        assert_eq!(policy("delay = 0"), default.clone().delay(Duration::ZERO));
+        let patient = default.timeout(long).max_timeout(long);
+        assert_eq!(policy("attempt_timeout = \"60s\""), patient, "the cap goes along");
+    }
+}
