@@ -91,7 +91,8 @@ impl Builder {
         self
     }
 
-    /// Which keys clients may present. They can be [reloaded](Keys::reload) while the gateway runs; who is connected stays so.
+    /// Which keys clients may present. They can be [reloaded](Keys::reload) while the gateway runs: who came with a
+    /// key that is gone is closed with 4401.
     /// Default: none, and nobody can be served.
     pub fn keys(mut self, keys: Keys) -> Builder {
         self.keys = keys;
