@@ -137,6 +137,6 @@ async fn a_connection_that_fails_is_told_with_the_reason_behind_it() {
     let feed = Feed::builder(Unreachable).name("demo").build().unwrap();
     assert!(feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap().pending);
     let heard = listener.heard.lock().unwrap().clone();
-    let told = "message=a connection failed feed=\"demo\" error=\"the connection failed: the cable is out\"";
+    let told = "WARN message=a connection failed feed=\"demo\" error=\"the connection failed: the cable is out\"";
     assert!(heard.iter().any(|line| line.trim_end() == told), "{heard:#?}");
 }

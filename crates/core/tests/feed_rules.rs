@@ -126,6 +126,34 @@ fn what_is_refused_for_good_is_asked_for_ever_more_rarely_and_new_only_once() {
 }
 
 #[test]
+fn what_is_refused_at_every_level_is_asked_for_ever_more_rarely_too() {
+    let mut stage = Stage::new(small());
+    for mode in [Mode::Ltp, Mode::Quote] {
+        stage.waits(&topic(0, mode));
+    }
+    stage.pass(ms(3_000));
+    let connection = stage.opening.pop().expect("it is opened");
+    stage.machine.handle_opened(stage.now, connection);
+    stage.go();
+    let mut delays = Vec::new();
+    for _ in 0..5 {
+        for mode in [Mode::Quote, Mode::Ltp] {
+            let (_, changes) = stage.writes.pop().expect("it is asked for");
+            assert_eq!(changes[0].to, Some(topic(0, mode).level));
+            stage.machine.handle_written(stage.now, connection, &[(0, "unknown symbol".into())]);
+            stage.go();
+        }
+        let from = stage.now;
+        while stage.writes.is_empty() {
+            let next = stage.machine.next_timeout().expect("it is asked for again");
+            stage.pass(next - stage.now);
+        }
+        delays.push((stage.now - from).as_millis());
+    }
+    assert!(delays.windows(2).all(|two| two[0] < two[1]) && delays[4] > 10_000, "{delays:?}");
+}
+
+#[test]
 fn a_refused_downgrade_leaves_more_than_is_wanted_and_is_tried_again() {
     let mut stage = Stage::new(small());
     for mode in Mode::ALL {

@@ -33,7 +33,7 @@ impl<A: Adapter> Source for Feed<A> {
     }
 
     fn carries(&self, topic: &Topic) -> bool {
-        Feed::topic(self, &topic.instrument).is_some_and(|known| known.carried >= Some(topic.level))
+        Feed::topic(self, &topic.instrument).is_some_and(|known| known.carried >= Some(topic.level.plain()))
     }
 
     fn resume(&self) {

@@ -133,6 +133,22 @@ async fn requests_wait_while_large_replies_are_not_read() {
     drop(asking.await.unwrap());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_takes_nothing_of_what_it_asked_for_is_closed_though_nothing_more_is_sent() {
+    let mut limits = Limits::default();
+    (limits.message_size, limits.subscribe_burst) = (8 << 20, 1_000_000);
+    let often = Duration::from_millis(500);
+    let stage = Stage::with(|gateway| gateway.limits(limits).slow_after(NEVER).ping(often, often)).await;
+    let (mut sink, stream) = stage.client().await.socket.split();
+    let entries = vec![r#"{"symbol":"A","exchange":"B"}"#; 120_000].join(",");
+    let large = format!(r#"{{"action":"unsubscribe","symbols":[{entries}]}}"#);
+    // It is not read any more once these wait in line, so it cannot be asked whether it lives.
+    let asking = tokio::spawn(async move { while sink.send(Message::text(large.clone())).await.is_ok() {} });
+    stage.until(|snapshot| snapshot.slow_closed == 1 && snapshot.clients == 0).await;
+    drop(stream);
+    timeout(LONG, asking).await.expect("it is closed").unwrap();
+}
+
 #[tokio::test]
 async fn too_many_order_updates_that_wait_close_a_client() {
     let stage = Stage::with(|gateway| gateway.slow_after(NEVER).ping(NEVER, NEVER)).await;

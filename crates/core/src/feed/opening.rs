@@ -6,7 +6,10 @@ use super::told::{Action, End, Milestone};
 use super::topic::Instrument;
 use super::{Machine, State};
 use crate::recovery::Policy;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A connection that has lived for so long has lived for long enough, however long the delays of its policy.
+const LONG_LIFE: Duration = Duration::from_secs(60);
 
 /// How a connection is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +197,8 @@ impl Machine {
 
     /// Whether a connection that lived from then to then did so for long enough. Then all is forgiven.
     fn lived_long(&mut self, line: usize, since: Instant, until: Instant) -> bool {
-        let long = until.saturating_duration_since(since) >= self.policy(line).longest_delay();
+        let enough = self.policy(line).longest_delay().min(LONG_LIFE);
+        let long = until.saturating_duration_since(since) >= enough;
         if long {
             self.lines[line].setback = None;
         }

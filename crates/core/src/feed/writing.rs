@@ -144,15 +144,18 @@ impl Machine {
             Home::Nowhere | Home::At(_) | Home::Moving { .. } => return,
         }
         let instrument = entry.instrument.clone();
-        let before = entry.refused.as_ref().filter(|refused| refused.level == level).map(|refused| refused.times);
-        self.tell(Milestone::TopicRefused { instrument, level, reason: Arc::clone(reason), again: before.is_some() });
+        // Counted for the instrument, whatever the level: one that is refused at two of them is asked for each in turn.
+        let known = entry.refused.as_ref();
+        let before = known.map_or(0, |refused| refused.times);
+        let again = known.is_some_and(|refused| refused.level == level || refused.times > 1);
+        self.tell(Milestone::TopicRefused { instrument, level, reason: Arc::clone(reason), again });
         let refusal = Refusal::Upstream { reason: Arc::clone(reason) };
         for _ in 0..self.turn_away(id, level, &refusal) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.wants.remove(level, None);
             }
         }
-        let times = before.unwrap_or(0).saturating_add(1);
+        let times = before.saturating_add(1);
         self.forget_refusal(id);
         let policy = self.policy(line).clone();
         let (first, longest) = (policy.shortest_life().max(SHORTEST_RETRY), policy.longest_delay().max(LONGEST_RETRY));

@@ -60,6 +60,8 @@ pub(crate) struct Client {
     auth_deadline: Option<Instant>,
     /// When it is pinged next, or, after a ping, until when something must be heard.
     pulse: Pulse,
+    /// How much was on the wire when it was last found not to be read, since the last ping.
+    stuck: Option<usize>,
 }
 
 /// Whose turn it is.
@@ -113,6 +115,7 @@ impl Client {
             timer,
             auth_deadline: Some(auth_deadline),
             pulse,
+            stuck: None,
         };
         client.arm();
         client
@@ -264,12 +267,18 @@ impl Client {
         match self.pulse {
             Pulse::PingAt(at) if at <= now => {
                 self.socket.get_mut().push(frame::PING);
+                self.stuck = None;
                 self.pulse = Pulse::SilentUntil(now + self.shared.options.ping_timeout);
                 None
             }
             Pulse::SilentUntil(until) if until <= now && self.is_read() => Some(KEEPALIVE),
-            // Whoever is not read cannot be heard.
+            // Whoever is not read cannot be heard; but it can be seen to take nothing of what it asked for.
             Pulse::SilentUntil(until) if until <= now => {
+                let waiting = self.socket.get_ref().waiting();
+                if waiting > 0 && self.stuck.replace(waiting) == Some(waiting) {
+                    self.shared.counters.slow_closed.add(1);
+                    return Some(SLOW);
+                }
                 self.pulse = Pulse::SilentUntil(now + self.shared.options.ping_timeout);
                 None
             }

@@ -118,10 +118,10 @@ impl Credential {
     }
 
     /// How often one that was refused is presented once more though no other is found: upstreams err, and some know a token
-    /// later than those it was given to. Not for a fixed one. Default 5 min.
+    /// later than those it was given to. Not for a fixed one. From 10 ms to a year; default 5 min.
     #[must_use]
     pub fn retry_interval(mut self, retry_interval: Duration) -> Credential {
-        self.retry_interval = retry_interval;
+        self.retry_interval = retry_interval.clamp(Duration::from_millis(10), Duration::from_secs(365 * 86_400));
         self
     }
 
