@@ -162,7 +162,9 @@ async fn nodes_that_restart_fail_who_waits_and_serve_who_comes_after() {
     sleep(100 * MS).await;
     nodes.restart();
     let error = waiting.await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("node-1: the node has ended the socket"), "{error}");
+    // It fails once too few are left, whoever of them is heard of last.
+    let ended = error.to_string().matches("the node has ended the socket").count();
+    assert!(ended >= 3, "{error}");
     treat_all(&nodes, &Treats::Answers("yes", Duration::ZERO));
     assert_eq!(requester.all(Question(2)).await.unwrap().len(), 4);
     assert_eq!(nodes.identities(), 1, "the window goes on");
