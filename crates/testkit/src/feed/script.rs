@@ -70,7 +70,7 @@ pub struct Written {
     pub changes: Vec<Change>,
 }
 
-/// What an [`Upstream`] says when it fails.
+/// What an [`Upstream`](super::Upstream) says when it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamError {
     /// The credential was refused.
