@@ -6,18 +6,19 @@
 # make live    third-party servers, killed and restarted under load; installs them if they are missing
 
 CARGO ?= cargo
-FEATURES = carom/bb8,carom/deadpool,carom/tls
+FEATURES = carom/bb8,carom/deadpool,carom/http,carom/kang,carom/metrics
 
 .PHONY: test bench lint doc pure live
 
 test:
-	$(CARGO) test --locked --all-targets --features $(FEATURES)
+	$(CARGO) test --locked --no-fail-fast --all-targets --features $(FEATURES)
 	$(CARGO) test --locked --doc --features $(FEATURES)
 	$(CARGO) test --locked -p carom-bench
 	RUSTFLAGS="--cfg carom_shuttle" $(CARGO) test --locked -p carom --lib --target-dir target/shuttle interleavings
 
 bench:
 	bench/install.sh
+	$(CARGO) build --locked --release -p carom-cli
 	$(CARGO) run --locked --release -p carom-bench --features pulsar
 
 lint:
@@ -40,4 +41,4 @@ pure:
 live:
 	live/install.sh
 	$(CARGO) build --locked -p carom-cli
-	$(CARGO) test --locked -p carom-live -- --test-threads=1 --nocapture
+	$(CARGO) test --locked --no-fail-fast -p carom-live -- --test-threads=1 --nocapture

@@ -156,6 +156,23 @@ impl fmt::Debug for Backend {
     }
 }
 
+/// What is believed of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendState {
+    /// Not connected to yet.
+    Unproven,
+    /// Has worked and is not known not to.
+    Alive,
+    /// Nothing works at present and the last attempt failed or hangs.
+    Doubted,
+    /// Attempts ran out; it is watched.
+    Dead,
+    /// It failed its users; it is left out for a while.
+    Ejected,
+    /// No longer resolved; what is left of it is on its way out.
+    Removed,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

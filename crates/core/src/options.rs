@@ -21,6 +21,11 @@ impl OptionsError {
     pub fn option(&self) -> &'static str {
         self.option
     }
+
+    /// What is wrong with it.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
 }
 
 impl fmt::Display for OptionsError {

@@ -4,9 +4,14 @@
 //! backends and takes the less loaded one, which is nearly as good as looking at all of them and keeps many clients from
 //! choosing the same one.
 
+mod load;
+
+pub use load::FAILED_USE;
+
 use crate::list::{Chain, Link, NONE};
 use crate::random::Random;
-use std::time::{Duration, Instant};
+use load::Loads;
+use std::time::Instant;
 
 /// Which idle connection a claim gets.
 ///
@@ -15,8 +20,8 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pick {
-    /// Of two random backends the one with the lower load (busy connections weighted by how long uses take, failed uses
-    /// counting as slow); inside it the most recently used connection.
+    /// Of two random backends the one with the lower load (busy connections, weighted by how long uses take where that
+    /// differs by a factor of two or more, failed uses counting as slow); inside it the most recently used connection.
     #[default]
     LeastLoaded,
     /// The least recently used over the whole pool: every connection takes its turn.
@@ -24,15 +29,6 @@ pub enum Pick {
     /// The most recently used over the whole pool: few connections stay warm, the others can be released.
     Lifo,
 }
-
-/// A use that failed counts as one that took at least this long.
-pub const FAILED_USE: Duration = Duration::from_secs(1);
-
-/// A backend's load is believed half as much after so many ticks without a use, so that a slow one gets another chance.
-const HALF_LIFE: u32 = 10;
-
-/// How exactly that is timed. Coarsely: with a time for each claim and backend, telling the time would be most of the work.
-const TICK: Duration = Duration::from_secs(1);
 
 /// Idle slots in order, and the load of the backends they belong to.
 ///
@@ -49,12 +45,7 @@ pub(crate) struct Picker {
     ready: Vec<u32>,
     /// Those of them that are set aside.
     ready_aside: Vec<u32>,
-    loads: Vec<Load>,
-    /// Mean use over all backends: what one that has not been used yet is assumed to take.
-    typical: Ewma,
-    /// Ticks since the beginning, and when the next one is due.
-    tick: u32,
-    next_tick: Instant,
+    pub(crate) loads: Loads,
     generation: u32,
     unsettled: usize,
 }
@@ -78,16 +69,6 @@ struct Group {
     standing: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    busy: u32,
-    /// Its idle slots are for when nobody else has one.
-    aside: bool,
-    uses: Option<Ewma>,
-    /// The tick of the last use that taught something.
-    sampled: u32,
-}
-
 impl Picker {
     pub(crate) fn new(pick: Pick, now: Instant) -> Picker {
         Picker {
@@ -97,10 +78,7 @@ impl Picker {
             groups: Vec::new(),
             ready: Vec::new(),
             ready_aside: Vec::new(),
-            loads: Vec::new(),
-            typical: Ewma::default(),
-            tick: 0,
-            next_tick: now + TICK,
+            loads: Loads::new(now),
             generation: 0,
             unsettled: 0,
         }
@@ -108,11 +86,7 @@ impl Picker {
 
     /// Makes room for a backend, forgetting the load of whoever had this index before.
     pub(crate) fn add_backend(&mut self, backend: u32) {
-        let load = Load { busy: 0, aside: false, uses: None, sampled: self.tick };
-        match self.loads.get_mut(backend as usize) {
-            Some(place) => *place = load,
-            None => self.loads.push(load),
-        }
+        self.loads.add(backend);
         let groups = self.group_of(backend) as usize + 1;
         if self.groups.len() < groups {
             self.groups.resize(groups, Group { idle: Chain::default(), unsettled: NONE, standing: NONE });
@@ -121,7 +95,7 @@ impl Picker {
 
     /// Whether idle slots of a backend are for when nobody else has one. Constant time.
     pub(crate) fn set_aside(&mut self, backend: u32, aside: bool) {
-        if std::mem::replace(&mut self.loads[backend as usize].aside, aside) == aside {
+        if self.loads.set_aside(backend, aside) == aside {
             return;
         }
         let group = self.group_of(backend);
@@ -131,17 +105,6 @@ impl Picker {
             self.groups[group as usize].standing = NONE;
             self.stand_ready(group);
         }
-    }
-
-    /// Time passes. Told now and then; in between it stands still here.
-    #[inline]
-    pub(crate) fn pass(&mut self, now: Instant) {
-        if now < self.next_tick {
-            return;
-        }
-        let ticks = now.duration_since(self.next_tick).as_secs() as u32 + 1;
-        self.tick += ticks;
-        self.next_tick += TICK * ticks;
     }
 
     /// A slot comes to rest after use.
@@ -192,7 +155,8 @@ impl Picker {
         let group = match ready.as_slice() {
             [] => return None,
             [only] => *only,
-            several => self.less_loaded(several, random),
+            // Several are ready only where each is a backend's.
+            several => self.loads.less_loaded(several, random),
         };
         let idle = &self.groups[group as usize].idle;
         let first = match self.pick {
@@ -219,7 +183,7 @@ impl Picker {
                 let group = match ready.unwrap_or_else(|| of(&self.ready_aside)).as_slice() {
                     [] => return None,
                     [only] => *only,
-                    several => self.less_loaded(several, random),
+                    several => self.loads.less_loaded(several, random),
                 };
                 self.groups[group as usize].idle.tail()
             }
@@ -232,29 +196,6 @@ impl Picker {
 
     pub(crate) fn has_idle(&self) -> bool {
         !self.ready.is_empty() || !self.ready_aside.is_empty()
-    }
-
-    /// A connection of the backend is in use from now on.
-    #[inline]
-    pub(crate) fn begin_use(&mut self, backend: u32) {
-        self.loads[backend as usize].busy += 1;
-    }
-
-    /// A use ended about which nothing is learnt.
-    #[inline]
-    pub(crate) fn end_use(&mut self, backend: u32) {
-        self.loads[backend as usize].busy -= 1;
-    }
-
-    /// What a use has taught; `failed` ones count as slow.
-    pub(crate) fn learn(&mut self, now: Instant, backend: u32, took: Duration, failed: bool) {
-        let took = if failed { took.max(FAILED_USE) } else { took };
-        let nanos = took.as_nanos() as u64;
-        self.typical.add(nanos);
-        self.pass(now);
-        let load = &mut self.loads[backend as usize];
-        load.sampled = self.tick;
-        load.uses.get_or_insert(self.typical).add(nanos);
     }
 
     /// Whether it matters how long uses take.
@@ -301,11 +242,6 @@ impl Picker {
         }
     }
 
-    /// How long uses of this backend have taken lately.
-    pub(crate) fn typical_use(&self, backend: u32) -> Option<Duration> {
-        self.loads[backend as usize].uses.map(|uses| Duration::from_nanos(uses.nanos))
-    }
-
     #[inline]
     fn group_of(&self, backend: u32) -> u32 {
         match self.pick {
@@ -317,7 +253,7 @@ impl Picker {
     /// Whether a slot's backend is set aside.
     #[inline]
     fn serves_last(&self, slot: u32) -> bool {
-        self.loads[self.nodes[slot as usize].backend as usize].aside
+        self.loads.is_aside(self.nodes[slot as usize].backend)
     }
 
     /// Where idle slots are in one order, those that are not wanted are walked over.
@@ -327,24 +263,6 @@ impl Picker {
             Pick::Fifo => wanted.next(),
             Pick::LeastLoaded | Pick::Lifo => wanted.last(),
         }
-    }
-
-    /// Several groups are ready only where each is a backend's.
-    #[inline]
-    fn less_loaded(&self, several: &[u32], random: &mut Random) -> u32 {
-        let (first, second) = random.two_below(several.len());
-        let (one, other) = (several[first], several[second]);
-        if self.score(other) < self.score(one) { other } else { one }
-    }
-
-    #[inline]
-    fn score(&self, backend: u32) -> u64 {
-        let load = &self.loads[backend as usize];
-        let believed = match load.uses {
-            Some(uses) => uses.nanos.checked_shr((self.tick - load.sampled) / HALF_LIFE).unwrap_or(0),
-            None => self.typical.nanos,
-        };
-        believed.max(1).saturating_mul(u64::from(load.busy) + 1)
     }
 
     #[inline]
@@ -378,19 +296,7 @@ impl Picker {
     /// Whether a group is a backend's that is set aside.
     #[inline]
     fn is_aside(&self, group: u32) -> bool {
-        self.pick == Pick::LeastLoaded && self.loads[group as usize].aside
-    }
-}
-
-/// A moving mean that gives the latest use an eighth.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ewma {
-    nanos: u64,
-}
-
-impl Ewma {
-    fn add(&mut self, nanos: u64) {
-        self.nanos = self.nanos - self.nanos / 8 + nanos / 8;
+        self.pick == Pick::LeastLoaded && self.loads.is_aside(group)
     }
 }
 
@@ -432,46 +338,9 @@ mod tests {
     fn the_less_loaded_backend_is_chosen_and_inside_it_the_warmest_slot() {
         let mut random = Random::new(1);
         let (mut picker, _) = picker(Pick::LeastLoaded, &[(0, 0), (1, 0), (2, 1), (3, 1)]);
-        picker.begin_use(0);
+        picker.loads.begin_use(0);
         for _ in 0..20 {
             assert_eq!(picker.choose(&mut random), Some(3));
-        }
-    }
-
-    #[test]
-    fn a_failing_backend_looks_slow_not_fast_and_is_forgiven_with_time() {
-        let mut random = Random::new(1);
-        let (mut picker, now) = picker(Pick::LeastLoaded, &[(0, 0), (1, 1)]);
-        for (backend, failed) in [(0, true), (1, false)] {
-            for _ in 0..10 {
-                picker.begin_use(backend);
-                picker.end_use(backend);
-                picker.learn(now, backend, Duration::from_millis(1), failed);
-            }
-        }
-        assert!((0..50).all(|_| picker.choose(&mut random) == Some(1)));
-        picker.pass(now + Duration::from_secs(1000));
-        let chosen: Vec<_> = (0..50).map(|_| picker.choose(&mut random)).collect();
-        assert!(chosen.contains(&Some(0)) && chosen.contains(&Some(1)));
-    }
-
-    #[test]
-    fn belief_halves_every_ten_seconds_however_seldom_the_time_is_told() {
-        for step in [1, 250, 1_000, 60_000] {
-            let (mut picker, start) = picker(Pick::LeastLoaded, &[(0, 0)]);
-            let last = start + Duration::from_millis(7_700);
-            let uses = 1 << 20;
-            (0..200).for_each(|_| picker.learn(last, 0, Duration::from_nanos(uses), false));
-            let learnt = picker.score(0);
-            assert!(learnt > uses / 2 && learnt <= uses);
-            for passed in (0..=60_000).step_by(step) {
-                picker.pass(last + Duration::from_millis(passed));
-                let (least, most) = ((passed.saturating_sub(1_000)) / 10_000, (passed + 1_000) / 10_000);
-                let score = picker.score(0);
-                assert!((learnt >> most..=learnt >> least).contains(&score), "{score} of {learnt} after {passed} ms");
-            }
-            picker.pass(last + Duration::from_secs(100_000_000));
-            assert_eq!(picker.score(0), 1);
         }
     }
 

@@ -45,7 +45,8 @@
 //! their choices differ as their preference orders do, and all clients together come close to the weights.)
 //! Equal weights make this the dealing described above.
 //!
-//! - Turns of dead backends are replaced as above, by weight; a dead backend without a turn is not watched.
+//! - Turns of dead backends are replaced as above, by weight; a dead backend without a turn is not watched (by the plan: a
+//!   pool that has room for it watches it all the same).
 //! - Weight 0 beside others counts as a hundredth of weight 1: it gets a slot where very many are shared out, or when
 //!   nobody else of its priority is alive.
 //! - With [`Spread::Single`] weights say who comes first when there are fewer slots than backends.

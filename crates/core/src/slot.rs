@@ -81,15 +81,15 @@ pub(crate) enum State {
     /// An attempt is under way.
     Connecting { tries: Tries, deadline: Instant },
     /// Waiting for the next attempt.
-    Backoff { tries: Tries },
+    Backoff { tries: Tries, until: Instant },
     /// Connected and unused. `looked_at` is when it was last used or checked; until it has settled, roughly.
     Idle { life: Life, last_used: Instant, looked_at: Instant, idleness: Idleness },
     /// Lent. An `unwanted` one is closed when it comes back; only for a `timed` one `since` is exact.
-    Busy { life: Life, since: Instant, timed: bool, unwanted: bool },
+    Busy { life: Life, since: Instant, timed: bool, unwanted: bool, complained: bool },
     /// Taken aside, for a check or to be cleaned after use.
-    Checking { life: Life, last_used: Instant, aside: Aside },
+    Checking { life: Life, last_used: Instant, since: Instant, aside: Aside },
     /// Ending.
-    Closing { then: Then },
+    Closing { then: Then, since: Instant },
 }
 
 /// Why a connection was taken aside.
@@ -110,6 +110,15 @@ pub(crate) enum Then {
         tries: Tries,
         until: Instant,
     },
+}
+
+impl Then {
+    pub(crate) fn is_retry(&self) -> bool {
+        match self {
+            Then::Retry { .. } => true,
+            Then::Gone => false,
+        }
+    }
 }
 
 /// What a slot is doing, for people and for counting.

@@ -234,3 +234,20 @@ fn whoever_leaves_everything_has_nothing_moved_and_what_is_left_moves_in_one_ste
         assert_eq!(moves, if leave == 40 { vec![] } else { vec![5] });
     }
 }
+
+#[test]
+fn who_waits_for_a_credential_is_told_so_until_something_else_is_wrong() {
+    let mut stage = Stage::new(small());
+    stage.waits(&topic(0, Mode::Quote));
+    for (end, why) in [(End::NoCredential, Pending::NoCredential), (End::Lost, Pending::Down)] {
+        let attempt = stage.opening.pop().expect("it is tried");
+        stage.machine.handle_ended(stage.now, attempt, end);
+        stage.go();
+        assert_eq!(stage.placed(&topic(1, Mode::Quote)).why, Some(why));
+        assert_eq!(stage.machine.pending(&topic(0, Mode::Quote)), Some(why));
+        stage.leave(1);
+        delay(&mut stage);
+    }
+    open(&mut stage);
+    assert_eq!(stage.machine.pending(&topic(0, Mode::Quote)), None);
+}

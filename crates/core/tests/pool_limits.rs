@@ -2,9 +2,10 @@
 
 mod stage;
 
+use carom_core::backend::BackendState;
 use carom_core::ejection::Ejection;
 use carom_core::pick::Pick;
-use carom_core::pool::{BackendState, Claimed, Delivery, Options, Outcome, Refusal, Request, Returned};
+use carom_core::pool::{Claimed, Delivery, Options, Outcome, Refusal, Request, Returned};
 use carom_core::slot::{Phase, SlotRef};
 use stage::{Stage, backend, ms, options, recovery};
 
@@ -70,6 +71,47 @@ fn an_ejected_backend_leaves_the_plan_for_longer_each_time() {
         pass(&mut stage, 500);
         assert_eq!(stage.slots_of(1), 2, "it has its share again");
     }
+}
+
+#[test]
+fn complaints_eject_a_backend_too_and_cost_no_connection_before() {
+    let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(3, 1_000, 4) }, &[1, 2]);
+    let connected = stage.machine.snapshot().counts.total();
+    for complaints in 1..=3 {
+        loop {
+            let slot = stage.take();
+            if lent_from(&stage, slot) == 1 {
+                stage.machine.complain(stage.now, slot);
+                stage.machine.release(stage.now, slot, Outcome::Open);
+                break;
+            }
+            stage.machine.release(stage.now, slot, Outcome::Open);
+        }
+        stage.go();
+        let expected = if complaints == 3 { BackendState::Ejected } else { BackendState::Alive };
+        assert_eq!(state_of(&stage, 1), expected, "after {complaints}");
+        if complaints < 3 {
+            assert_eq!((stage.slots_of(1), stage.machine.snapshot().counts.total()), (2, connected));
+        }
+    }
+    stage.accept_all();
+    pass(&mut stage, 100);
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (0, 4), "the other takes over");
+    pass(&mut stage, 2_000);
+    assert_eq!((state_of(&stage, 1), stage.slots_of(1)), (BackendState::Alive, 2), "it has its share again");
+}
+
+#[test]
+fn without_ejection_a_complaint_changes_nothing_about_who_serves() {
+    let mut stage = Stage::connected(options(4, 4), &[1, 2]);
+    for _ in 0..50 {
+        let slot = stage.take();
+        stage.machine.complain(stage.now, slot);
+        stage.machine.release(stage.now, slot, Outcome::Open);
+        pass(&mut stage, 10);
+    }
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (2, 2));
+    assert_eq!([1, 2].map(|port| state_of(&stage, port)), [BackendState::Alive, BackendState::Alive]);
 }
 
 #[test]
@@ -238,7 +280,8 @@ fn a_warm_use_that_went_well_starts_the_count_again() {
         let warm = stage.machine.claim_warm().expect("the only one there is");
         if passed_on {
             let waiter = stage.wait(ms(1_000));
-            let Returned::Passed { waiter: next, slot } = stage.machine.release_warm(warm) else { panic!() };
+            let passed = stage.machine.release_warm(warm);
+            let Returned::Passed { waiter: next, slot } = passed else { panic!("{passed:?}") };
             assert_eq!(next, waiter);
             stage.release(slot, Outcome::Failed);
         } else {
@@ -347,4 +390,56 @@ fn a_claim_is_overdue_once_and_only_while_it_is_held() {
     let slot = stage.take();
     stage.pass(ms(10_000));
     assert_eq!(stage.overdue, [slot]);
+}
+
+#[test]
+fn what_a_user_says_counts_at_once_whatever_becomes_of_the_connection() {
+    for outcome in [Outcome::Open, Outcome::Discarded, Outcome::Dropped, Outcome::Failed, Outcome::Detached] {
+        let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(3, 1_000, 4) }, &[1, 2]);
+        let mut said = 0;
+        while state_of(&stage, 1) != BackendState::Ejected {
+            let slot = stage.take();
+            if lent_from(&stage, slot) == 2 {
+                stage.machine.release(stage.now, slot, Outcome::Open);
+                continue;
+            }
+            said += 1;
+            stage.machine.complain(stage.now, slot);
+            stage.machine.complain(stage.now, slot);
+            let expected = if said == 3 { BackendState::Ejected } else { BackendState::Alive };
+            assert_eq!(state_of(&stage, 1), expected, "after {said}, before it comes back {outcome:?}");
+            stage.machine.release(stage.now, slot, outcome);
+            stage.go();
+            stage.accept_all();
+            pass(&mut stage, 10);
+            assert_eq!(state_of(&stage, 1), expected, "after {said}, {outcome:?}: one use is counted once");
+        }
+        pass(&mut stage, 2_000);
+        assert_eq!(state_of(&stage, 1), BackendState::Alive);
+    }
+}
+
+#[test]
+fn praise_starts_the_count_again_though_the_connection_is_not_kept() {
+    for commends in [true, false] {
+        let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(2, 1_000, 4) }, &[1, 2]);
+        for round in 0..20 {
+            let slot = stage.take();
+            if lent_from(&stage, slot) == 2 {
+                stage.machine.release(stage.now, slot, Outcome::Open);
+                continue;
+            }
+            match round % 4 {
+                0 => stage.machine.complain(stage.now, slot),
+                _ if commends => stage.machine.commend(slot),
+                _ => {}
+            }
+            stage.machine.release(stage.now, slot, Outcome::Discarded);
+            stage.go();
+            stage.accept_all();
+            pass(&mut stage, 10);
+        }
+        let ever_ejected = state_of(&stage, 1) == BackendState::Ejected;
+        assert_eq!(ever_ejected, !commends);
+    }
 }

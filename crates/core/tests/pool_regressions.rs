@@ -2,7 +2,8 @@
 
 mod stage;
 
-use carom_core::pool::{BackendState, Claimed, Options, Outcome, Request, Returned, State};
+use carom_core::backend::BackendState;
+use carom_core::pool::{Claimed, Options, Outcome, Request, Returned, State};
 use carom_core::recovery::Recovery;
 use carom_core::slot::Phase;
 use stage::{Stage, ms, options, policy, recovery};
@@ -290,4 +291,27 @@ fn where_not_all_dead_backends_can_be_watched_they_take_turns() {
     assert_eq!(stage.machine.state(), State::Failed);
     let watched = tried.iter().filter(|(failed, _)| *failed).count();
     assert_eq!(watched, 10, "within a few times max_delay every one has had a turn");
+}
+
+/// Three were dead when the pool was built, two came back, and two were all that was wanted: nobody ever looked at the third again,
+/// and it was called dead for as long as the load did not grow.
+#[test]
+fn a_dead_backend_is_watched_though_others_have_all_the_slots_that_are_wanted() {
+    let policy = policy(1).delay(ms(10)).max_delay(ms(1_000));
+    let mut stage = Stage::new(Options { recovery: policy.into(), ..options(2, 4) });
+    stage.backends(&[1, 2, 3]);
+    let mut turns = 0;
+    while stage.machine.state() != State::Failed {
+        while let Some(&(_, number)) = stage.dials.first() {
+            stage.refuse(number);
+        }
+        stage.pass(ms(10));
+        turns += 1;
+        assert!(turns < 1_000, "all are refused");
+    }
+    for _ in 0..500 {
+        stage.accept_all();
+        stage.pass(ms(10));
+    }
+    assert_eq!((stage.machine.state(), stage.machine.dead_of_known()), (State::Running, (0, 3)));
 }

@@ -605,3 +605,66 @@ fn a_new_address_under_an_old_name_takes_over_at_once() {
     assert_eq!(stage.machine.snapshot().backends.len(), 1);
     assert_eq!(*stage.machine.snapshot().backends[0].backend, backend(2));
 }
+
+/// Lent and given back so often, a tenth of a millisecond each: how often it was this backend's.
+fn uses_of(stage: &mut Stage, number: u16, uses: usize) -> usize {
+    let mut of_it = 0;
+    for _ in 0..uses {
+        let slot = stage.take();
+        of_it += usize::from(stage.machine.lent().any(|lent| lent.slot == slot && lent.backend.port() == number));
+        stage.pass(Duration::from_micros(100));
+        stage.release(slot, Outcome::Open);
+    }
+    of_it
+}
+
+#[test]
+fn a_backend_that_is_back_has_its_share_at_once_however_its_last_uses_failed() {
+    let mut stage = Stage::connected(options(6, 6), &[1, 2, 3]);
+    uses_of(&mut stage, 1, 600);
+    // It goes away with everything that is lent of it, and is dead.
+    let mut kept = Vec::new();
+    while stage.counts().of(Phase::Idle) > 0 {
+        let slot = stage.take();
+        let is_gone = stage.machine.lent().any(|lent| lent.slot == slot && lent.backend.port() == 1);
+        if is_gone {
+            stage.release(slot, Outcome::Failed)
+        } else {
+            kept.push(slot)
+        }
+        while stage.dialling(1) > 0 {
+            stage.refuse(1);
+        }
+    }
+    kept.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+    stage.accept_all_of(2);
+    stage.accept_all_of(3);
+    assert_eq!(uses_of(&mut stage, 1, 600), 0);
+    while stage.dialling(1) == 0 {
+        stage.pass(ms(100));
+    }
+    stage.accept_all();
+    stage.pass(ms(1_000));
+    stage.accept_all();
+    let share = uses_of(&mut stage, 1, 600);
+    assert!(share > 60, "{share} of 600");
+}
+
+#[test]
+fn a_good_use_forgives_what_failed_before() {
+    for good_between in [true, false] {
+        let recovery = Recovery::from(policy(3).delay(ms(100)));
+        let mut stage = Stage::connected(Options { recovery, ..options(1, 1) }, &[1]);
+        for _ in 0..3 {
+            if good_between {
+                uses_of(&mut stage, 1, 1);
+            }
+            let slot = stage.take();
+            stage.release(slot, Outcome::Failed);
+            stage.pass(ms(300));
+            stage.accept_all();
+        }
+        let expected = if good_between { State::Running } else { State::Failed };
+        assert_eq!(stage.machine.state(), expected);
+    }
+}

@@ -2,7 +2,8 @@
 
 mod stage;
 
-use carom_core::pool::{BackendState, Claimed, Ending, Machine, Options, Outcome, Refusal, Request, State};
+use carom_core::backend::BackendState;
+use carom_core::pool::{Claimed, Ending, Machine, Options, Outcome, Refusal, Request, State};
 use carom_core::slot::{Counts, Phase};
 use stage::{Stage, ms, options, recovery};
 

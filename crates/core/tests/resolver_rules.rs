@@ -8,19 +8,6 @@ use carom_core::resolver::{Options, State};
 use resolver_stage::*;
 use std::collections::BTreeMap;
 
-const SERVICE: [(&str, &str); 2] = [("a", "10.0.0.1"), ("b", "10.0.0.2")];
-
-/// Two targets, each with an IPv4 address, all good for 200 s.
-fn two_targets() -> Stage {
-    let mut stage = Stage::new(service_v4());
-    stage.answer(SRV, targets(&["a:1", "b:1"], 200));
-    for (name, address) in SERVICE {
-        stage.answer(&format!("A {name}"), addresses(&[address], 86_000));
-    }
-    assert_eq!(stage.backends(), ["a (10.0.0.1:1)", "b (10.0.0.2:1)"]);
-    stage
-}
-
 #[test]
 fn a_ttl_of_zero_does_not_spin() {
     let mut stage = Stage::new(service_v4());

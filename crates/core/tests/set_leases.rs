@@ -488,3 +488,24 @@ fn a_waiter_is_refused_at_its_deadline() {
     assert_eq!(stage.refused(usual), Some(Refusal::TimedOut { after: ms(400) }));
     assert_eq!(stage.dialling(), [0; 0], "nobody wants it any more");
 }
+
+#[test]
+fn a_retired_connection_takes_no_more_leases_and_ends_with_its_last() {
+    let mut stage = Stage::knowing(lazy(), &[1]);
+    stage.wait(to(1));
+    let old = stage.accept(1);
+    assert_eq!(stage.take(to(1)), old);
+    stage.pass(ms(100));
+    stage.retire(old);
+    stage.retire(old);
+    stage.wait(to(1));
+    assert_eq!(stage.dialled, 2, "whoever comes next gets another, at once");
+    let new = stage.accept(1);
+    assert_ne!(new, old);
+    stage.pass(ms(1_000_000));
+    stage.release(old);
+    assert_eq!(stage.glance(old).leases, 1, "it is not cut short");
+    stage.release(old);
+    assert_eq!(stage.machine.snapshot().connections.len(), 1);
+    assert_eq!(stage.take(to(1)), new);
+}

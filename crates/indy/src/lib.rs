@@ -12,7 +12,9 @@ pub mod message;
 mod node;
 mod pool;
 mod transport;
-pub mod zmtp;
+
+/// How nodes are spoken to: ZeroMQ with CURVE.
+pub use carom_zmtp::curve as zmtp;
 
 pub use genesis::{Genesis, GenesisError};
 pub use json::JsonError;

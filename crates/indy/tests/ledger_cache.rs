@@ -7,7 +7,8 @@ use carom_indy::ledger::msgpack::{pack, unpack};
 use carom_indy::ledger::{Cache, CacheError, Ledger, Transaction};
 use serde_json::json;
 use std::fs;
-use support::{Folder, bytes, cases};
+use support::Folder;
+use testkit::cases::{bytes, cases};
 
 fn ledger(pool: &str, size: usize) -> Ledger {
     let values = (0..size).map(|number| json!({"txn": {"type": "0", "pool": pool, "number": number, "of": 1.5}}));

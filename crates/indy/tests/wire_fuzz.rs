@@ -2,14 +2,12 @@
 //!
 //! `CAROM_SEED=n` reruns a failure, `CAROM_SCHEDULES=n` runs more.
 
-mod support;
-
 use bytes::{Bytes, BytesMut};
 use carom_core::random::Random;
 use carom_indy::message::Message;
 use carom_indy::zmtp::{Event, Fresh, KeyPair, Session, ZmtpError};
 use serde_json::{Value, json};
-use support::{bytes, cases};
+use testkit::cases::{bytes, cases};
 
 const LIMIT: usize = 4096;
 

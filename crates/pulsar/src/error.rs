@@ -233,8 +233,8 @@ fn refused_for_good(error: &LeaseError) -> bool {
                 return matches!(error, Authentication | Authorization | UnsupportedVersion);
             }
             Some(ConnectionError::Tls(error)) => {
-                use carom::tls::ConnectError::{Certificate, Untrusted, WrongName};
-                return matches!(error, Certificate { .. } | Untrusted { .. } | WrongName { .. });
+                use carom::tls::ConnectError::{Certificate, Issuer, Untrusted, WrongName};
+                return matches!(error, Certificate { .. } | Issuer { .. } | Untrusted { .. } | WrongName { .. });
             }
             Some(_) | None => {}
         }

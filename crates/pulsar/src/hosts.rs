@@ -2,27 +2,32 @@
 
 use crate::address::Authority;
 use crate::error::Error;
-use carom::Backend;
 use carom::dns::{DnsOptions, resolver_for};
 use carom::resolver::{Publisher, Resolve, Resolver, ResolverState};
+use carom::{Backend, Monitor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
 /// Follows the addresses of several hosts. Each backend is called by its host and port.
 pub(crate) struct Hosts {
     pub(crate) hosts: Vec<Authority>,
     pub(crate) dns: DnsOptions,
+    /// Sees those that follow each of the hosts.
+    pub(crate) monitor: Monitor,
 }
 
 impl Resolve for Hosts {
     async fn run(self, publisher: Publisher) {
+        let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
+        publisher.name(&names.join(","));
         let mut fixed = Vec::new();
         let mut followed = Vec::new();
         for host in self.hosts {
             match host.address {
                 Some(address) => fixed.push(Backend::new(host.name, address)),
-                None => match started(&host, &self.dns) {
+                None => match started(&host, &self.dns, &self.monitor) {
                     Ok(resolver) => followed.push((host, resolver)),
                     Err(error) => return publisher.fail(error),
                 },
@@ -61,12 +66,17 @@ type Found = OnceCell<Result<Vec<Backend>, Error>>;
 
 impl Addresses {
     /// The addresses of one broker, always in the same order. Cancel safe: whoever waits as well goes on.
-    pub(crate) async fn of(&self, broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, Error> {
+    pub(crate) async fn of(
+        &self,
+        broker: &Authority,
+        dns: &DnsOptions,
+        monitor: &Monitor,
+    ) -> Result<Vec<Backend>, Error> {
         if let Some(address) = broker.address {
             return Ok(vec![Backend::new(broker.name.as_str(), address)]);
         }
         let found = self.join(&broker.name);
-        found.get_or_init(|| resolve(broker, dns)).await.clone()
+        found.get_or_init(|| resolve(broker, dns, monitor)).await.clone()
     }
 
     /// What others are waiting for, if there are any. It is gone with the last of them, so that no answer gets old.
@@ -82,9 +92,9 @@ impl Addresses {
     }
 }
 
-async fn resolve(broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, Error> {
+async fn resolve(broker: &Authority, dns: &DnsOptions, monitor: &Monitor) -> Result<Vec<Backend>, Error> {
     let refuse = |source| Error::Unresolved { host: broker.name.clone(), source };
-    let resolver = started(broker, dns).map_err(|error| refuse(Some(Arc::from(error))))?;
+    let resolver = started(broker, dns, monitor).map_err(|error| refuse(Some(Arc::from(error))))?;
     let settled = |state| matches!(state, ResolverState::Running | ResolverState::Failed);
     let resolution = resolver.wait_until(|known| settled(known.state)).await.map_err(|_| refuse(None))?;
     let mut found: Vec<Backend> =
@@ -96,8 +106,13 @@ async fn resolve(broker: &Authority, dns: &DnsOptions) -> Result<Vec<Backend>, E
     Ok(found)
 }
 
-fn started(host: &Authority, dns: &DnsOptions) -> Result<Resolver, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(Resolver::start(resolver_for(&host.name, dns.clone())?)?)
+fn started(
+    host: &Authority,
+    dns: &DnsOptions,
+    monitor: &Monitor,
+) -> Result<Resolver, Box<dyn std::error::Error + Send + Sync>> {
+    let resolver = resolver_for(&host.name, dns.clone())?;
+    Ok(Resolver::start_in(&Handle::try_current()?, monitor, resolver))
 }
 
 async fn any_changed<T>(receivers: &mut [tokio::sync::watch::Receiver<T>]) {

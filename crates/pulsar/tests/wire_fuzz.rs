@@ -3,28 +3,27 @@
 //! `CAROM_SEED=n` reruns a failure, `CAROM_SCHEDULES=n` runs more.
 
 use bytes::{Bytes, BytesMut};
+use carom_core::random::Random;
 use carom_pulsar::wire::{
     Ack, BaseCommand, CloseProducer, Codec, Failure, Flow, Frame, KeyValue, Lookup, LookupResponse, Message,
     MessageIdData, MessageMetadata, Payload, Ping, Send, SingleMessageMetadata, Subscribe, batch, unbatch,
 };
+use testkit::cases::{bytes, cases};
 
-/// xorshift64*: enough for shapes of frames.
-struct Chance(u64);
+/// Chance that makes frames.
+struct Chance(Random);
 
 impl Chance {
     fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.bits()
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+        self.0.below(bound)
     }
 
     fn bytes(&mut self, longest: usize) -> Vec<u8> {
-        (0..self.below(longest + 1)).map(|_| self.next() as u8).collect()
+        bytes(&mut self.0, longest + 1)
     }
 
     fn text(&mut self) -> String {
@@ -85,24 +84,8 @@ impl Chance {
 }
 
 fn rounds(test: impl Fn(&mut Chance)) {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = match number("CAROM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 1..1 + number("CAROM_SCHEDULES").unwrap_or(2_000),
-    };
-    for seed in seeds {
-        let told = Told(seed);
-        test(&mut Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
-        std::mem::forget(told);
-    }
-}
-
-/// Says which seed it was when a test fails.
-struct Told(u64);
-
-impl Drop for Told {
-    fn drop(&mut self) {
-        eprintln!("rerun with CAROM_SEED={}", self.0);
+    for (_case, random) in cases(2_000) {
+        test(&mut Chance(random));
     }
 }
 

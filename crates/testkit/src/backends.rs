@@ -5,6 +5,8 @@
 
 mod echo;
 mod scripted;
+mod told;
 
 pub use echo::{EchoServer, Mode};
 pub use scripted::{Behaviour, Connection, Ends, OnCheck, OnClose, OnConnect, ScriptError, Scripted};
+pub use told::Told;

@@ -1,7 +1,7 @@
 //! Entries: one for each instrument that is wanted, or still carried by some connection.
 
 use super::lines::Line;
-use super::told::WaiterId;
+use super::told::{Pending, WaiterId};
 use super::topic::{Instrument, Level};
 use super::wants::Wants;
 use super::{Due, Machine};
@@ -20,6 +20,8 @@ pub(super) struct Entry {
     pub(super) wants: Wants,
     pub(super) home: Home,
     pub(super) refused: Option<Refused>,
+    /// Why the upstream does not carry it for now, though it has accepted it.
+    pub(super) withheld: Option<Pending>,
     /// Who waits, by how much of it.
     pub(super) waiters: BTreeSet<(Level, WaiterId)>,
     /// When something of it has lingered, as it is on the agenda.
@@ -101,6 +103,7 @@ impl Entry {
             wants: Wants::default(),
             home: Home::Nowhere,
             refused: None,
+            withheld: None,
             waiters: BTreeSet::new(),
             linger_at: None,
             lingers_until: None,
@@ -203,6 +206,7 @@ impl Machine {
 
     fn forget(&mut self, id: EntryId) {
         self.forget_refusal(id);
+        self.withhold(id, None);
         let Some(entry) = self.entries.remove(&id) else { return };
         if let Some(at) = entry.linger_at {
             self.agenda.remove(&(at, Due::Linger(id)));

@@ -2,6 +2,7 @@
 
 use super::entries::EntryId;
 use super::options::Options;
+use super::told::Pending;
 use super::topic::Level;
 use crate::idle::Idleness;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,13 @@ use std::time::Instant;
 /// Names a connection, or the attempt to open it; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(super) u64);
+
+impl ConnectionId {
+    /// Which one it is, counted from 0; attempts that failed count.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// A place for a connection, and the instruments that are at home there.
 #[derive(Debug)]
@@ -35,6 +43,8 @@ pub(super) struct Setback {
     pub(super) until: Instant,
     /// Whether every attempt since the last connection has failed.
     pub(super) unopened: bool,
+    /// Whether the last one had no credential to present.
+    pub(super) uncredentialed: bool,
 }
 
 /// What a line is doing.
@@ -193,6 +203,14 @@ impl Line {
     /// Whether attempts to open a connection have failed, and none has succeeded since.
     pub(super) fn is_failing(&self) -> bool {
         self.setback.is_some_and(|setback| setback.unopened)
+    }
+
+    /// Why there is no connection.
+    pub(super) fn trouble(&self) -> Pending {
+        match self.setback {
+            Some(Setback { uncredentialed: true, .. }) => Pending::NoCredential,
+            Some(Setback { uncredentialed: false, .. }) | None => Pending::Down,
+        }
     }
 
     /// Whether there is no connection, and little hope for one by then.

@@ -10,7 +10,9 @@
 //! for long or has stalled, another is opened later, and later each time; its topics go to lines that are up and have room. Topics also move, each taken up at its new home before the old one lets go, when that
 //! frees a whole connection. A connection without topics is released after a while.
 //!
-//! An upstream that refuses the credential is not tried again until [`Machine::resume`] is called.
+//! An upstream that refuses the credential is not tried again until [`Machine::resume`] is called. One that has accepted a topic and
+//! says that it cannot carry it for now, since it has an upstream of its own, *withholds* it: the topic is pending until it is
+//! carried.
 //!
 //! Beside the machine there are [`interest`], which says who gets a tick, and [`outbox`], in which ticks wait for a client.
 //!
@@ -44,6 +46,7 @@
 
 mod entries;
 pub mod interest;
+pub mod lease;
 mod lines;
 mod moving;
 mod opening;
@@ -54,11 +57,12 @@ mod subscribing;
 mod told;
 mod topic;
 mod wants;
+mod withheld;
 mod writing;
 
 pub use lines::ConnectionId;
 pub use options::Options;
-pub use snapshot::{ConnectionGlance, ConnectionState, Peak, Snapshot, Standing, TopicGlance};
+pub use snapshot::{ConnectionGlance, ConnectionState, Counters, Peak, Snapshot, Standing, TopicGlance};
 pub use told::{Action, Change, Delivery, End, Milestone, Pending, Placement, Refusal, Subscribed, WaiterId};
 pub use topic::{DEFAULT_DEPTH, Instrument, Level, Mode, Topic};
 
@@ -126,6 +130,8 @@ pub struct Machine {
     lingering: BTreeSet<(Instant, EntryId)>,
     /// How many are carried as they are wanted.
     live: usize,
+    /// How many are accepted, and cannot be carried for now.
+    withheld: usize,
     look_at: Option<Instant>,
     /// A connection was found without topics for long enough: it is released unless it gets one before the driver comes back.
     release_at: Option<Instant>,
@@ -133,6 +139,7 @@ pub struct Machine {
     /// Until then topics stay where they are though they could move: more of them may be about to go.
     moves_at: Option<Instant>,
     peak: Peak,
+    counters: Counters,
     actions: VecDeque<Action>,
     deliveries: VecDeque<Delivery>,
 }
@@ -164,11 +171,13 @@ impl Machine {
             agenda: BTreeSet::new(),
             lingering: BTreeSet::new(),
             live: 0,
+            withheld: 0,
             look_at: None,
             release_at: None,
             compact_at: None,
             moves_at: None,
             peak: Peak::default(),
+            counters: Counters::default(),
             actions: VecDeque::from([Action::Tell(created)]),
             deliveries: VecDeque::new(),
         })
@@ -222,6 +231,16 @@ impl Machine {
         self.finish(now);
     }
 
+    /// Something has changed that may help: lines that wait to be opened again are opened at once.
+    pub fn hurry(&mut self, now: Instant) {
+        match self.state {
+            State::Running => {}
+            State::Refused | State::Stopping | State::Stopped => return,
+        }
+        self.open_waiting();
+        self.finish(now);
+    }
+
     /// A new credential is at hand: connections are opened again. What is said of attempts that began before says nothing of it.
     pub fn resume(&mut self, now: Instant) {
         match self.state {
@@ -231,13 +250,19 @@ impl Machine {
         }
         self.state = State::Running;
         self.tell(Milestone::Resumed);
+        for line in &mut self.lines {
+            line.setback = None;
+        }
+        self.open_waiting();
+        self.finish(now);
+    }
+
+    fn open_waiting(&mut self) {
         for line in 0..self.lines.len() {
-            self.lines[line].setback = None;
             if matches!(self.lines[line].state, LineState::Waiting { .. }) {
                 self.open(line);
             }
         }
-        self.finish(now);
     }
 
     /// No new topics. Whoever waits is refused; what is subscribed is given up upstream, and then the connections end.
@@ -274,7 +299,7 @@ impl Machine {
         self.ids.clear();
         self.agenda.clear();
         self.lingering.clear();
-        self.live = 0;
+        (self.live, self.withheld) = (0, 0);
         self.stop_when_empty();
         left
     }

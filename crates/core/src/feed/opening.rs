@@ -27,6 +27,8 @@ pub(super) enum Parting {
 enum Trouble {
     /// It could not be opened.
     Unopened,
+    /// It could not be opened, as there was no credential to present.
+    Uncredentialed,
     /// It ended soon after, or fell silent.
     ShortLived,
 }
@@ -36,11 +38,12 @@ impl Machine {
     pub fn handle_opened(&mut self, now: Instant, connection: ConnectionId) {
         let Some(line) = self.line_of(connection) else { return };
         let LineState::Opening { .. } = &self.lines[line].state else { return };
+        self.counters.opened += 1;
         let found = &mut self.lines[line];
         found.state = LineState::Up(Up::new(connection, now));
         found.worked = true;
         if let Some(setback) = &mut found.setback {
-            setback.unopened = false;
+            (setback.unopened, setback.uncredentialed) = (false, false);
         }
         let topics = found.homes.len();
         if std::mem::take(&mut found.lost) {
@@ -59,22 +62,33 @@ impl Machine {
         let Some(line) = self.line_of(connection) else { return };
         let before = self.lose(now, line);
         let topics = self.lines[line].homes.len();
-        if let (LineState::Up(_), 1..) = (&before, topics) {
-            self.tell(Milestone::Lost { connection: line + 1, topics });
+        // It may be forgiven below, but it was not when this one was opened.
+        let failed_before = self.lines[line].setback.is_some();
+        match before {
+            LineState::Opening { .. } => {
+                self.counters.connect_failures += 1;
+                let trouble = match end {
+                    End::NoCredential => Trouble::Uncredentialed,
+                    End::Lost | End::Credential => Trouble::Unopened,
+                };
+                self.set_back(now, line, trouble);
+            }
+            LineState::Up(up) => {
+                self.counters.lost += 1;
+                self.lines[line].lost = topics > 0;
+                let settled = self.lived_long(line, up.since, now);
+                if !settled {
+                    self.set_back(now, line, Trouble::ShortLived);
+                }
+                if topics > 0 {
+                    self.tell(Milestone::Lost { connection: line + 1, topics, again: failed_before && !settled });
+                }
+            }
+            LineState::Vacant | LineState::Waiting { .. } | LineState::Closing { .. } => {}
         }
         let latest = connection.0 >= self.renewed;
         if latest && (end, self.state) == (End::Credential, State::Running) {
             self.bar();
-        }
-        match before {
-            LineState::Opening { .. } => self.set_back(now, line, Trouble::Unopened),
-            LineState::Up(up) => {
-                self.lines[line].lost = topics > 0;
-                if !self.lived_long(line, up.since, now) {
-                    self.set_back(now, line, Trouble::ShortLived);
-                }
-            }
-            LineState::Vacant | LineState::Waiting { .. } | LineState::Closing { .. } => {}
         }
         if topics > 0 {
             self.need(now, line);
@@ -97,6 +111,7 @@ impl Machine {
             return false;
         };
         entry.last_tick = Some(now);
+        self.counters.ticks += 1;
         true
     }
 
@@ -117,6 +132,7 @@ impl Machine {
             State::Running => {
                 let connection = ConnectionId(self.next_connection);
                 self.next_connection += 1;
+                self.counters.connects += 1;
                 let failures = self.lines[line].setback.map_or(0, |setback| setback.failures);
                 let timeout = self.policy(line).timeout_after(failures);
                 self.actions.push_back(Action::Open { connection, timeout });
@@ -150,11 +166,12 @@ impl Machine {
     /// A connection has stalled: it gets no goodbye, and its topics do not wait for its end.
     fn give_up(&mut self, now: Instant, line: usize) {
         let topics = self.lines[line].homes.len();
-        self.tell(Milestone::Stalled { connection: line + 1, topics });
-        if let Some((since, heard)) = self.lines[line].up().map(|up| (up.since, up.heard)) {
-            // It lived for as long as it said something.
-            self.lived_long(line, since, heard);
-        }
+        self.counters.lost += 1;
+        let failed_before = self.lines[line].setback.is_some();
+        // It lived for as long as it said something.
+        let lived = self.lines[line].up().map(|up| (up.since, up.heard));
+        let settled = lived.is_some_and(|(since, heard)| self.lived_long(line, since, heard));
+        self.tell(Milestone::Stalled { connection: line + 1, topics, again: failed_before && !settled });
         self.set_back(now, line, Trouble::ShortLived);
         self.start_closing(now, line, Parting::GivenUp);
         self.lines[line].lost = topics > 0;
@@ -184,15 +201,21 @@ impl Machine {
         let policy = self.options.recovery.for_connect(self.lines[line].worked);
         let doubled = policy.delay_after(failures, &mut self.random);
         let delay = match trouble {
-            Trouble::Unopened if policy.is_used_up_by(failures) => policy.watch_delay(&mut self.random),
+            Trouble::Unopened | Trouble::Uncredentialed if policy.is_used_up_by(failures) => {
+                policy.watch_delay(&mut self.random)
+            }
             // Nothing doubled stays nothing, and would be a tight loop.
             Trouble::ShortLived if policy.is_used_up_by(failures) && doubled.is_zero() => {
                 policy.watch_delay(&mut self.random)
             }
-            Trouble::Unopened | Trouble::ShortLived => doubled,
+            Trouble::Unopened | Trouble::Uncredentialed | Trouble::ShortLived => doubled,
         };
-        let unopened = matches!(trouble, Trouble::Unopened);
-        self.lines[line].setback = Some(Setback { failures, until: now + delay, unopened });
+        let (unopened, uncredentialed) = match trouble {
+            Trouble::Unopened => (true, false),
+            Trouble::Uncredentialed => (true, true),
+            Trouble::ShortLived => (false, false),
+        };
+        self.lines[line].setback = Some(Setback { failures, until: now + delay, unopened, uncredentialed });
     }
 
     /// Whether a connection that lived from then to then did so for long enough. Then all is forgiven.
@@ -201,6 +224,7 @@ impl Machine {
         let long = until.saturating_duration_since(since) >= enough;
         if long {
             self.lines[line].setback = None;
+            self.counters.settled += 1;
         }
         long
     }
@@ -241,6 +265,10 @@ impl Machine {
             touched.extend(up.streams.keys().copied());
         }
         for id in touched {
+            // What moves may be on another connection, which says so still.
+            if !self.lines.iter().any(|line| line.has_stream(id)) {
+                self.withhold(id, None);
+            }
             if let Some(Home::Moving { to, from, .. }) = self.entries.get(&id).map(|entry| entry.home) {
                 let stays = if to == line { from } else { to };
                 self.rehome(now, id, Home::At(stays));

@@ -95,6 +95,17 @@ pub struct Outbox<K, P> {
     lost: u64,
 }
 
+/// What became of the ticks that wait when another came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// All of them wait still.
+    Beside,
+    /// An earlier one of its kind gave its place.
+    Conflated,
+    /// The oldest is lost: there were too many.
+    Lost,
+}
+
 #[derive(Debug)]
 enum Message<K, P> {
     Tick { kind: K, payload: P },
@@ -122,21 +133,23 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         })
     }
 
-    /// A tick: it takes the place of an earlier one of its kind that still waits.
-    pub fn tick(&mut self, now: Instant, kind: K, payload: P) {
+    /// A tick: it takes the place of an earlier one of its kind that still waits. What became of those that wait.
+    pub fn tick(&mut self, now: Instant, kind: K, payload: P) -> Put {
         if let Some(number) = self.ticks.get(&kind) {
             self.line[(number - self.left) as usize] = Some(Message::Tick { kind, payload });
             self.conflated += 1;
-            return;
+            return Put::Conflated;
         }
-        if self.ticks.len() == self.options.max_ticks {
-            self.lose_oldest();
-        }
+        let put = match self.ticks.len() == self.options.max_ticks {
+            true => self.lose_oldest(),
+            false => Put::Beside,
+        };
         let number = self.left + self.line.len() as u64;
         // Gaps that were taken off the end give their numbers back.
         self.oldest = self.oldest.min(number);
         self.ticks.insert(kind.clone(), number);
         self.push(now, Message::Tick { kind, payload });
+        put
     }
 
     /// A reply: it waits its turn.
@@ -238,18 +251,18 @@ impl<K: Ord + Clone, P> Outbox<K, P> {
         self.line.push_back(Some(message));
     }
 
-    fn lose_oldest(&mut self) {
+    fn lose_oldest(&mut self) -> Put {
         // What was passed over once need not be again: a tick is never put before another.
         let passed = self.oldest.saturating_sub(self.left) as usize;
         let found = self.line.iter().enumerate().skip(passed).find_map(|(at, message)| match message {
             Some(Message::Tick { kind, .. }) => Some((at, kind.clone())),
             Some(Message::Reply { .. }) | None => None,
         });
-        if let Some((at, kind)) = found {
-            self.oldest = self.left + at as u64;
-            self.forget(&kind);
-            self.lost += 1;
-        }
+        let Some((at, kind)) = found else { return Put::Beside };
+        self.oldest = self.left + at as u64;
+        self.forget(&kind);
+        self.lost += 1;
+        Put::Lost
     }
 
     /// Takes gaps off both ends, and all of them when they are many, so that memory follows what waits.
@@ -322,11 +335,17 @@ mod tests {
         let options = Options { max_ticks: 2, ..Options::default() };
         let (mut outbox, now) = (Outbox::new(options).unwrap(), Instant::now());
         outbox.reply(now, 0).unwrap();
-        [1, 2].into_iter().for_each(|kind| outbox.tick(now, kind, kind));
+        for kind in [1, 2] {
+            outbox.tick(now, kind, kind);
+        }
         outbox.forget(&1);
-        [3, 4].into_iter().for_each(|kind| outbox.tick(now, kind, kind));
+        for kind in [3, 4] {
+            outbox.tick(now, kind, kind);
+        }
         [3, 4].into_iter().for_each(|kind| outbox.forget(&kind));
-        [5, 6, 7].into_iter().for_each(|kind| outbox.tick(now, kind, kind));
+        for kind in [5, 6, 7] {
+            outbox.tick(now, kind, kind);
+        }
         assert_eq!(std::iter::from_fn(|| outbox.next(now)).collect::<Vec<_>>(), [0, 6, 7]);
     }
 

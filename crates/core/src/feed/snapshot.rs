@@ -2,6 +2,7 @@
 
 use super::entries::{Entry, EntryId, Home};
 use super::lines::{Line, LineState, Up, Write};
+use super::told::Pending;
 use super::topic::{Instrument, Level};
 use super::{Due, Machine, State};
 use crate::idle::Idleness;
@@ -18,12 +19,33 @@ pub struct Snapshot {
     pub topics: usize,
     /// Of these, those that are carried as they are wanted.
     pub live: usize,
+    /// Topics that the upstream has accepted and cannot carry for now, as it says itself.
+    pub withheld: usize,
     /// Who waits to hear of a topic.
     pub waiting: usize,
     /// The most there was.
     pub peak: Peak,
     /// Every connection, and every attempt to open one.
     pub connections: Vec<ConnectionGlance>,
+    /// What has happened so far.
+    pub counters: Counters,
+}
+
+/// What has happened to a feed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Ticks that counted.
+    pub ticks: u64,
+    /// Attempts to open a connection.
+    pub connects: u64,
+    /// Of these, those that failed.
+    pub connect_failures: u64,
+    /// Of these, those that led to a connection. The rest is under way, or was given up because nobody needed it.
+    pub opened: u64,
+    /// Of these, those that have ended and lived for long enough to be nothing to worry about.
+    pub settled: u64,
+    /// Connections that were up and ended by themselves, or were given up because they had stalled.
+    pub lost: u64,
 }
 
 /// The most topics there were at a time, and how they lay.
@@ -52,6 +74,13 @@ pub struct ConnectionGlance {
     pub idleness: Option<Idleness>,
     /// When it last said anything.
     pub heard: Option<Instant>,
+    /// Whether it is not up, though there was a connection before, or an attempt to open one: it was lost, did not last, or
+    /// failed.
+    pub failing: bool,
+    /// Whether it waits because there was no credential to present.
+    pub lacks_credential: bool,
+    /// When it is opened again, if opening it failed and there is such a time: not while the credential is refused.
+    pub next_attempt: Option<Instant>,
 }
 
 /// What a connection of a feed is doing.
@@ -120,16 +149,46 @@ impl Machine {
                 unwritten: line.up().map_or(line.homes.len(), Up::unwritten),
                 idleness: line.up().map(|up| up.idleness),
                 heard: line.up().map(|up| up.heard),
+                failing: match line.state {
+                    LineState::Opening { .. }
+                    | LineState::Waiting { .. }
+                    | LineState::Closing { given_up: true, .. } => line.lost || line.setback.is_some(),
+                    LineState::Vacant | LineState::Up(_) | LineState::Closing { given_up: false, .. } => false,
+                },
+                lacks_credential: match line.state {
+                    LineState::Waiting { .. } => line.trouble() == Pending::NoCredential,
+                    LineState::Vacant | LineState::Opening { .. } | LineState::Up(_) | LineState::Closing { .. } => {
+                        false
+                    }
+                },
+                next_attempt: match line.state {
+                    LineState::Waiting { until } => until,
+                    LineState::Vacant | LineState::Opening { .. } | LineState::Up(_) | LineState::Closing { .. } => {
+                        None
+                    }
+                },
             })
         });
         Snapshot {
             state: self.state,
             topics: self.topics(),
             live: self.live,
+            withheld: self.withheld,
             waiting: self.waiters.len(),
             peak: self.peak.clone(),
             connections: connections.collect(),
+            counters: self.counters,
         }
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Whether something is wanted, and all of it is carried as it is wanted: whatever went wrong before is over.
+    pub fn is_whole(&self) -> bool {
+        self.live > 0 && self.live == self.topics() && self.waiters.is_empty()
     }
 
     /// Every topic that is at home somewhere, in order of first subscription.
@@ -155,7 +214,7 @@ impl Machine {
         Some(TopicGlance {
             instrument: entry.instrument.clone(),
             wanted,
-            carried: entry.home.source().and_then(|source| self.lines[source].carries(id)),
+            carried: self.carried(id),
             connection: line + 1,
             interest: entry.wants.count(),
             standing,
@@ -164,7 +223,7 @@ impl Machine {
     }
 
     pub(super) fn is_live(&self, id: EntryId, entry: &Entry) -> bool {
-        let carried = entry.home.source().and_then(|source| self.lines[source].carries(id));
+        let carried = self.carried(id);
         carried.is_some() && carried >= entry.wants.highest()
     }
 
@@ -239,6 +298,10 @@ impl Machine {
         let live = self.entries.iter().filter(|(id, entry)| self.is_live(**id, entry)).count();
         if live != self.live {
             return Err(format!("{live} are live, counted {}", self.live));
+        }
+        let withheld = self.entries.values().filter(|entry| entry.is_kept_back()).count();
+        if withheld != self.withheld {
+            return Err(format!("{withheld} are withheld, counted {}", self.withheld));
         }
         let lingers = |(id, entry): (&EntryId, &Entry)| Some((entry.wants.only_lingers_until()?, *id));
         if !self.entries.iter().filter_map(lingers).collect::<BTreeSet<_>>().eq(&self.lingering) {

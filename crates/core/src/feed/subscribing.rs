@@ -106,11 +106,12 @@ impl Machine {
         }
     }
 
-    /// Tells those who wait for what is carried by now.
+    /// Tells those who wait for what is accepted by now.
     pub(super) fn answer(&mut self, id: EntryId) {
-        let Some(carried) = self.carried(id) else { return };
-        for waiter in self.entries[&id].waiters_up_to(carried) {
-            self.deliver(waiter, None);
+        let Some(accepted) = self.accepted(id) else { return };
+        let withheld = self.entries[&id].withheld;
+        for waiter in self.entries[&id].waiters_up_to(accepted) {
+            self.deliver(waiter, withheld);
         }
     }
 
@@ -146,27 +147,38 @@ impl Machine {
         self.deliveries.push_back(Delivery::Placed { waiter, placement });
     }
 
-    /// Where a topic is, if there is nothing to wait for: it is carried, or it cannot be for now.
+    /// Where a topic is, if there is nothing to wait for: it is accepted, or it cannot be for now.
     fn outlook(&self, now: Instant, id: EntryId, level: Level, already: bool) -> Option<Placement> {
-        if Some(level) <= self.carried(id) {
-            return Some(self.placement(id, already, None));
+        if Some(level) <= self.accepted(id) {
+            return Some(self.placement(id, already, self.entries[&id].withheld));
         }
         let line = &self.lines[self.entries[&id].home.line()?];
         let in_vain = match self.state {
             State::Refused => !line.is_up(),
             State::Running | State::Stopping | State::Stopped => line.is_down(now + self.options.pending_after),
         };
-        let why = if self.state == State::Refused { Pending::Credential } else { Pending::Down };
+        let why = if self.state == State::Refused { Pending::Credential } else { line.trouble() };
         in_vain.then(|| self.placement(id, already, Some(why)))
     }
 
-    /// What keeps the upstream from accepting a topic by now.
+    /// Why a topic is not carried by now; `None` if it is.
+    pub fn pending(&self, topic: &Topic) -> Option<Pending> {
+        let Some(id) = self.ids.get(&topic.instrument).copied() else { return Some(Pending::Unanswered) };
+        (self.carried(id) < Some(topic.level.plain())).then(|| self.obstacle(id))
+    }
+
+    /// What keeps the upstream from accepting a topic by now, or from carrying it.
     fn obstacle(&self, id: EntryId) -> Pending {
+        if let Some(withheld) = self.entries.get(&id).and_then(|entry| entry.withheld) {
+            return withheld;
+        }
         let home = self.entries.get(&id).and_then(|entry| entry.home.line());
         match (self.state, home.map(|line| &self.lines[line])) {
             (_, Some(line)) if line.is_up() => Pending::Unanswered,
             (State::Refused, _) => Pending::Credential,
-            (State::Running | State::Stopping | State::Stopped, Some(line)) if line.is_failing() => Pending::Down,
+            (State::Running | State::Stopping | State::Stopped, Some(line)) if line.lost || line.is_failing() => {
+                line.trouble()
+            }
             (State::Running | State::Stopping | State::Stopped, _) => Pending::Unanswered,
         }
     }
@@ -183,9 +195,14 @@ impl Machine {
         waiter
     }
 
-    /// How much of it is carried where its ticks are taken from.
-    fn carried(&self, id: EntryId) -> Option<Level> {
+    /// How much of it is accepted where its ticks are taken from.
+    fn accepted(&self, id: EntryId) -> Option<Level> {
         self.lines[self.entries.get(&id)?.home.source()?].carries(id)
+    }
+
+    /// How much of it is carried there.
+    pub(super) fn carried(&self, id: EntryId) -> Option<Level> {
+        self.accepted(id).filter(|_| self.entries[&id].withheld.is_none())
     }
 
     /// Where a topic is, and if it is pending, why.

@@ -61,6 +61,8 @@ pub enum End {
     Lost,
     /// The upstream refused the credential: trying again makes no sense.
     Credential,
+    /// There was no credential to present. There may be one the next time.
+    NoCredential,
 }
 
 /// What comes of a subscription, to begin with.
@@ -104,7 +106,7 @@ pub struct Placement {
     pub on_connection: usize,
     /// Whether somebody had subscribed to the same before: this mode, and of an order book this depth.
     pub already: bool,
-    /// Whether the upstream has not accepted it yet; it will be told as soon as it can be.
+    /// Whether the upstream has not accepted it yet, or cannot carry it for now; it will be carried as soon as it can be.
     pub pending: bool,
     /// Why it is pending; `None` when it is not.
     pub why: Option<Pending>,
@@ -119,6 +121,8 @@ pub enum Pending {
     Down,
     /// The upstream refuses the credential; nothing is tried until somebody says to go on.
     Credential,
+    /// There is no connection, as there is no credential to present; it is looked for again.
+    NoCredential,
 }
 
 impl fmt::Display for Pending {
@@ -127,6 +131,7 @@ impl fmt::Display for Pending {
             Pending::Unanswered => "the upstream has not answered yet",
             Pending::Down => "the upstream cannot be reached",
             Pending::Credential => "the upstream refuses the credential",
+            Pending::NoCredential => "there is no credential for the upstream",
         })
     }
 }
@@ -214,6 +219,8 @@ pub enum Milestone {
         connection: usize,
         /// How many.
         topics: usize,
+        /// Whether it is one of several in a row that did not last.
+        again: bool,
     },
     /// A connection says nothing, or takes nothing, and is given up.
     Stalled {
@@ -221,7 +228,16 @@ pub enum Milestone {
         connection: usize,
         /// Topics on it.
         topics: usize,
+        /// Whether it is one of several in a row that did not last.
+        again: bool,
     },
+    /// The upstream cannot carry topics for now that it has accepted, as it says itself.
+    Withheld {
+        /// How many, to begin with.
+        topics: usize,
+    },
+    /// The upstream carries everything again that it has accepted.
+    Restored,
     /// A connection is back that had been lost, and its topics are subscribed again.
     Reopened {
         /// Which.

@@ -1,7 +1,8 @@
 //! The backends a pool knows: their health, their slots, and the order in which they are preferred.
 
-use super::outliers::Service;
 use crate::backend::Backend;
+use crate::ejection::Service;
+use crate::news::{Turn, Untold};
 use crate::random::Random;
 use crate::slot::{Counts, Phase};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -89,6 +90,21 @@ impl Health {
         }
     }
 
+    /// What there is to tell when this becomes that; `works` while it has connections.
+    fn turn_to(self, after: Health, works: bool) -> Option<Turn> {
+        let doubts = |health: Health| health.doubt().is_some_and(|doubt| doubt > Doubt::None);
+        match (self, after) {
+            (_, Health::Removed) => None,
+            (Health::Dead { .. }, Health::Dead { .. }) => None,
+            (_, Health::Dead { .. }) => Some(Turn::Dead),
+            // One that nobody watches any more is not back for that.
+            (Health::Dead { .. }, after) => (!doubts(after)).then_some(Turn::Back),
+            (before, after) if doubts(after) => (!doubts(before) && !works).then_some(Turn::Doubted),
+            (Health::Unproven { .. }, _) => Some(Turn::Alive),
+            (before, _) => doubts(before).then_some(Turn::Alive),
+        }
+    }
+
     fn doubted(self, doubt: Doubt) -> Health {
         match self {
             Health::Unproven { .. } => Health::Unproven { doubt },
@@ -141,6 +157,13 @@ pub(crate) enum Mention {
 pub struct BackendId(pub(crate) u32);
 
 impl Record {
+    /// It has served well: what its users and attempts to connect had against it is of no account any more.
+    #[inline]
+    pub(crate) fn forgive(&mut self) {
+        self.service.failures = 0;
+        self.setback = None;
+    }
+
     /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time.
     pub(crate) fn may_dial(&self, limit: usize) -> bool {
         match self.health {
@@ -166,6 +189,7 @@ pub(crate) struct Backends {
     ejected: usize,
     /// How many of the others are doubted how much.
     doubted: [usize; 3],
+    pub(crate) news: Untold,
 }
 
 impl Backends {
@@ -202,15 +226,26 @@ impl Backends {
 
     /// A backend is out.
     pub(crate) fn eject(&mut self, index: u32, service: Service) {
-        self.get_mut(index).service = service;
+        let record = self.records[index as usize].as_mut().expect("who is ejected is known");
+        record.service = service;
         self.ejected += 1;
+        if let Some(until) = service.ejected_until {
+            self.news.note(&record.backend, Turn::Ejected { until });
+        }
     }
 
     /// An ejected backend takes part again.
     pub(crate) fn readmit(&mut self, index: u32) {
-        if self.get_mut(index).service.ejected_until.take().is_some() {
-            self.ejected -= 1;
+        if self.end_ejection(index) {
+            let backend = Arc::clone(&self.get(index).backend);
+            self.news.note(&backend, Turn::Returned);
         }
+    }
+
+    fn end_ejection(&mut self, index: u32) -> bool {
+        let was_out = self.get_mut(index).service.ejected_until.take().is_some();
+        self.ejected -= usize::from(was_out);
+        was_out
     }
 
     pub(crate) fn find(&self, backend: &Backend) -> Option<u32> {
@@ -288,7 +323,7 @@ impl Backends {
     /// A backend that has left the order is removed; [`Backends::forget_if_empty`] drops its record when its last slot has
     /// gone.
     pub(crate) fn remove(&mut self, index: u32) {
-        self.readmit(index);
+        self.end_ejection(index);
         self.set_health(index, Health::Removed);
         let backend = Arc::clone(&self.get(index).backend);
         self.by_backend.remove(&*backend);
@@ -304,8 +339,11 @@ impl Backends {
     }
 
     pub(crate) fn set_health(&mut self, index: u32, health: Health) {
-        let record = self.get_mut(index);
+        let record = self.records[index as usize].as_mut().expect("a slot's backend stays as long as the slot");
         let before = std::mem::replace(&mut record.health, health);
+        if let Some(turn) = before.turn_to(health, record.counts.working() > 0) {
+            self.news.note(&record.backend, turn);
+        }
         self.dead += usize::from(health.is_dead());
         self.dead -= usize::from(before.is_dead());
         if let Some(doubt) = health.doubt() {

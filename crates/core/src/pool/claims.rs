@@ -5,7 +5,7 @@ use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, St
 use crate::backend::Backend;
 use crate::idle::Idleness;
 use crate::recovery::DAY;
-use crate::slot::{Life, Phase, SlotRef, State, Then};
+use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use crate::waiters::{Avoid, Place, WaiterId};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl Machine {
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: self.avoid(now, &request) };
         if let Some(refusal) = self.refuses() {
-            return Claimed::Refused(refusal);
+            return self.refused(refusal);
         }
         // Who avoided a backend until now may have a reason to take what is idle.
         self.serve_choosy(now);
@@ -26,10 +26,10 @@ impl Machine {
             return granted;
         }
         if request.error_on_empty && self.backends.known() == 0 {
-            return Claimed::Refused(Refusal::NoBackends);
+            return self.refused(Refusal::NoBackends);
         }
         if self.options.max_waiters.is_some_and(|most| self.waiters.len() >= most) {
-            return Claimed::Refused(Refusal::Full);
+            return self.refused(Refusal::Full);
         }
         self.wait(now, place, request)
     }
@@ -39,7 +39,7 @@ impl Machine {
     pub fn claim_again(&mut self, now: Instant, place: Place, request: Request) -> Claimed {
         let place = Place { avoid: self.avoid(place.since, &request), ..place };
         if let Some(refusal) = self.refuses() {
-            return Claimed::Refused(refusal);
+            return self.refused(refusal);
         }
         // Whoever came meanwhile stands behind this caller, so an idle connection is its to take.
         match self.grant_idle(now, place) {
@@ -58,44 +58,87 @@ impl Machine {
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: None };
         if let Some(refusal) = self.refuses() {
-            return Claimed::Refused(refusal);
+            return self.refused(refusal);
         }
         self.serve_choosy(now);
-        self.grant_idle(now, place).unwrap_or(Claimed::Refused(Refusal::Busy))
+        self.grant_idle(now, place).unwrap_or_else(|| self.refused(Refusal::Busy))
     }
 
     /// The caller has taken what was delivered to it, or has given up: the waiter is no more. True if it was still in
     /// line. If it had been granted a slot, that must be released.
     pub fn forget_waiter(&mut self, waiter: WaiterId) -> bool {
-        self.waiters.free(waiter)
+        let gives_up = self.waiters.free(waiter);
+        self.counters.given_up += u64::from(gives_up);
+        gives_up
     }
 
-    /// A claim comes back.
-    pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) {
-        let Some(found) = self.current(slot) else { return };
-        let State::Busy { life, since, timed, unwanted } = found.state else { return };
+    /// Somebody has come for what it was granted, after so long a wait. Only the caller can say: a connection that is passed
+    /// on while it is warm is passed on without a look at the clock.
+    pub fn note_wait(&mut self, waited: Duration) {
+        self.counters.waited_for += waited;
+    }
+
+    /// The user of a connection complains of how its backend serves, while the connection may be fine: the backend looks slow,
+    /// and this counts towards its ejection at once, whatever becomes of the connection. When it comes back, that is no good
+    /// use.
+    pub fn complain(&mut self, now: Instant, slot: SlotRef) {
+        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
+        let State::Busy { since, complained: complained @ false, .. } = &mut found.state else { return };
+        *complained = true;
+        let (backend, took) = (found.backend, now.saturating_duration_since(*since));
+        self.picker.loads.learn(now, backend, took, true);
+        if self.count_failure(now, backend) {
+            self.leave_out(now, backend);
+        }
+    }
+
+    /// The user of a connection says that its backend has served well, whatever becomes of the connection.
+    pub fn commend(&mut self, slot: SlotRef) {
+        if let Some(Slot { backend, state: State::Busy { complained: false, .. }, .. }) = self.current(slot) {
+            let backend = *backend;
+            self.backends.get_mut(backend).forgive();
+        }
+    }
+
+    /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
+    pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
+        let Some(found) = self.current(slot) else { return false };
+        let State::Busy { life, since, timed, unwanted, complained } = found.state else { return false };
+        let mut in_vain = false;
         let (index, backend) = (slot.index, found.backend);
         let life = match outcome {
             // It turned out closed when it was granted: this was no use, and it may have been closed long before.
-            Outcome::Ended => Life { uses: life.uses - 1, ..life },
+            Outcome::Ended => {
+                self.unserved += 1;
+                Life { uses: life.uses - 1, ..life }
+            }
             // Whatever became of it: until now it had a user.
             Outcome::Open | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {
                 life.seen_at(now)
             }
         };
-        self.picker.end_use(backend);
+        // A good use forgives what went wrong before.
+        let life = if outcome == Outcome::Open && !complained { Life { failures: 0, ..life } } else { life };
+        self.picker.loads.end_use(backend);
         let took = now.saturating_duration_since(since);
         match outcome {
-            Outcome::Open | Outcome::Discarded | Outcome::Detached if timed => {
-                self.picker.learn(now, backend, took, false);
+            Outcome::Open | Outcome::Discarded | Outcome::Detached if timed && !complained => {
+                self.picker.loads.learn(now, backend, took, false);
             }
-            Outcome::Failed => self.picker.learn(now, backend, took, true),
+            Outcome::Failed if !complained => self.picker.loads.learn(now, backend, took, true),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
-            Outcome::Open | Outcome::Discarded | Outcome::Detached | Outcome::Ended | Outcome::Dropped => {}
+            Outcome::Open
+            | Outcome::Failed
+            | Outcome::Discarded
+            | Outcome::Detached
+            | Outcome::Ended
+            | Outcome::Dropped => {}
         }
-        if outcome == Outcome::Open {
-            self.backends.get_mut(backend).service.failures = 0;
-            self.forget_setback(index, life);
+        match outcome {
+            // The connection has proved itself, the backend has not.
+            Outcome::Open if complained => self.forget_setback(index, life),
+            Outcome::Open => self.backends.get_mut(backend).forgive(),
+            Outcome::Ended | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {}
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
@@ -104,10 +147,11 @@ impl Machine {
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
                 let then = self.after_end(now, index, life);
+                in_vain = then.is_retry();
                 self.follow(now, index, then);
             }
             Outcome::Failed => {
-                let ejected = self.count_failure(now, backend);
+                let ejected = !complained && self.count_failure(now, backend);
                 let then = self.blame(now, index, life);
                 self.follow(now, index, then);
                 if ejected {
@@ -117,6 +161,7 @@ impl Machine {
             Outcome::Dropped | Outcome::Detached => self.follow(now, index, Then::Gone),
         }
         self.note_load(now);
+        in_vain
     }
 
     /// A connection is ready for whoever is next: the first in line, or to rest.
@@ -149,8 +194,20 @@ impl Machine {
 
     pub(super) fn expire_waiters(&mut self, now: Instant) {
         for (waiter, ahead) in self.waiters.serve_expired(now) {
-            self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::TimedOut { ahead } });
+            self.refuse(waiter, Refusal::TimedOut { ahead });
         }
+    }
+
+    /// A claim ends before it has begun to wait.
+    fn refused(&mut self, refusal: Refusal) -> Claimed {
+        self.counters.refused(refusal);
+        Claimed::Refused(refusal)
+    }
+
+    /// A claim that waited ends.
+    pub(super) fn refuse(&mut self, waiter: WaiterId, refusal: Refusal) {
+        self.counters.refused(refusal);
+        self.deliveries.push_back(Delivery::Refuse { waiter, refusal });
     }
 
     fn refuses(&self) -> Option<Refusal> {
@@ -174,9 +231,13 @@ impl Machine {
     }
 
     fn lend(&mut self, now: Instant, index: u32, life: Life) -> SlotRef {
+        match self.unserved.checked_sub(1) {
+            Some(left) => self.unserved = left,
+            None => self.counters.claims += 1,
+        }
         let life = Life { uses: life.uses + 1, ..life };
-        let slot = self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false });
-        self.picker.begin_use(self.slots[index as usize].backend);
+        let slot = self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false, complained: false });
+        self.picker.loads.begin_use(self.slots[index as usize].backend);
         if let Some(leak_after) = self.options.leak_after {
             self.set_timer(now + leak_after, slot);
         }
@@ -187,7 +248,7 @@ impl Machine {
         let latest = place.since + DAY * 365;
         let deadline = place.since.checked_add(request.timeout).map_or(latest, |deadline| deadline.min(latest));
         if deadline <= now {
-            return Claimed::Refused(Refusal::TimedOut { ahead: self.waiters.len() });
+            return self.refused(Refusal::TimedOut { ahead: self.waiters.len() });
         }
         let waiter = self.waiters.join(now, place, deadline);
         self.due(deadline);
@@ -205,18 +266,26 @@ impl Machine {
     /// Gives a connection to the first in line who takes it; false when nobody does.
     fn serve_first(&mut self, now: Instant, index: u32, life: Life) -> bool {
         let backend = self.slots[index as usize].backend;
-        loop {
-            let standing_since = self.waiters.standing_since();
-            let Some((waiter, place)) = self.first_who_takes(now, backend) else { return false };
-            self.waiters.serve(waiter);
-            if self.is_shed(now, place, standing_since) {
-                self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::Shed });
-                continue;
+        while let Some((waiter, place)) = self.first_who_takes(now, backend) {
+            if self.serve(now, waiter, place, index, life) {
+                return true;
             }
-            let slot = self.lend(now, index, life);
-            self.deliveries.push_back(Delivery::Grant { waiter, slot });
-            return true;
         }
+        false
+    }
+
+    /// Gives a connection to one in line, unless that has waited for too long; false when it is refused instead.
+    fn serve(&mut self, now: Instant, waiter: WaiterId, place: Place, index: u32, life: Life) -> bool {
+        let standing_since = self.waiters.standing_since();
+        self.waiters.serve(waiter);
+        if self.is_shed(now, place, standing_since) {
+            self.refuse(waiter, Refusal::Shed);
+            return false;
+        }
+        let slot = self.lend(now, index, life);
+        self.counters.waited += 1;
+        self.deliveries.push_back(Delivery::Grant { waiter, slot });
+        true
     }
 
     /// Nearly always the first in line; only those who avoid this very backend let others go ahead.
@@ -268,7 +337,7 @@ impl Machine {
     }
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
-        self.picker.pass(now);
+        self.picker.loads.pass(now);
         match self.avoids(now, place) {
             Some(avoided) => self.picker.choose_avoiding(avoided, &mut self.random),
             None => self.picker.choose(&mut self.random),
@@ -285,14 +354,7 @@ impl Machine {
         for (waiter, place) in choosy {
             let Some(index) = self.choose(now, place) else { continue };
             let State::Idle { life, .. } = self.slots[index as usize].state else { continue };
-            let standing_since = self.waiters.standing_since();
-            self.waiters.serve(waiter);
-            if self.is_shed(now, place, standing_since) {
-                self.deliveries.push_back(Delivery::Refuse { waiter, refusal: Refusal::Shed });
-                continue;
-            }
-            let slot = self.lend(now, index, life);
-            self.deliveries.push_back(Delivery::Grant { waiter, slot });
+            self.serve(now, waiter, place, index, life);
         }
     }
 

@@ -122,6 +122,10 @@ impl Machine {
         }
         // That what was lost could be replaced does not say that there is room for more.
         let working = self.backends.get(index).counts.working();
+        if working == 0 || before.doubt() != Some(Doubt::None) {
+            // How long uses took, and that they failed, was before it went.
+            self.picker.loads.begin_anew(index);
+        }
         let rest = before.rest().filter(|rest| working < rest.most);
         // With the first connection its tier may serve.
         let is_first = self.has_tiers && working == 0;

@@ -15,32 +15,37 @@
 
 mod backends;
 mod claims;
+mod dials;
 mod membership;
+mod observation;
 mod options;
 mod outliers;
+mod resting;
 mod sizing;
 mod slots;
 mod snapshot;
 mod tiers;
+mod told;
 mod warm;
 
 pub use backends::BackendId;
+pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
-pub use snapshot::{BackendSnapshot, BackendState, Lent, Snapshot};
+pub use snapshot::{BackendSnapshot, Lent, Snapshot};
+pub use told::{Action, Claimed, Delivery, Ending, Outcome, Refusal, Request};
 pub use warm::Returned;
 
-use crate::backend::Backend;
 use crate::filter::LowPass;
+use crate::news::News;
 use crate::options::OptionsError;
 use crate::pick::Picker;
 use crate::random::Random;
 use crate::slot::{Counts, Slot, SlotRef};
 use crate::timers::Timers;
-use crate::waiters::{Place, WaiterId, Waiters};
+use crate::waiters::Waiters;
 use backends::Backends;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Where a pool is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,164 +62,6 @@ pub enum State {
     Stopping,
     /// Nothing is left.
     Stopped,
-}
-
-/// What the driver is to do.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Connect to the backend, then tell [`Machine::handle_connected`] or [`Machine::handle_connect_failed`].
-    Connect {
-        /// The slot that the connection is for.
-        slot: SlotRef,
-        /// Where to connect to.
-        backend: Arc<Backend>,
-    },
-    /// Check the slot's connection, then tell [`Machine::handle_checked`].
-    Check {
-        /// The slot whose connection it is.
-        slot: SlotRef,
-    },
-    /// Clean the slot's connection after use, then tell [`Machine::handle_checked`].
-    Reset {
-        /// The slot whose connection it is.
-        slot: SlotRef,
-    },
-    /// Say that the slot's connection has been lent for longer than `leak_after`.
-    Overdue {
-        /// The slot whose connection it is.
-        slot: SlotRef,
-    },
-    /// Tell [`Machine::handle_ended`] when the slot's idle connection ends by itself, or has already.
-    Watch {
-        /// The slot whose connection it is.
-        slot: SlotRef,
-    },
-    /// Close the slot's connection, then tell [`Machine::handle_closed`].
-    Close {
-        /// The slot whose connection it is.
-        slot: SlotRef,
-        /// Whether the far side is still there to be said goodbye to; otherwise just drop it.
-        goodbye: bool,
-    },
-    /// Cut short the connect, check or close under way; when it has really ended tell [`Machine::handle_closed`].
-    Abandon {
-        /// The slot as it was named when the task was asked for.
-        task: SlotRef,
-        /// The slot as it is to be named to [`Machine::handle_closed`].
-        slot: SlotRef,
-        /// The timeout that passed, if that is why.
-        timed_out: Option<Duration>,
-    },
-}
-
-/// What a waiting caller is to be given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// The slot's connection is its to use.
-    Grant {
-        /// Who gets it.
-        waiter: WaiterId,
-        /// What it gets.
-        slot: SlotRef,
-    },
-    /// It waited in vain.
-    Refuse {
-        /// Who is refused.
-        waiter: WaiterId,
-        /// Why.
-        refusal: Refusal,
-    },
-}
-
-/// Why a claim was not granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Its deadline passed.
-    TimedOut {
-        /// How many were ahead of it in line at that time.
-        ahead: usize,
-    },
-    /// No backend is known, and the claim asked not to wait for one.
-    NoBackends,
-    /// Every known backend is dead.
-    Failed {
-        /// How many are dead.
-        dead: usize,
-        /// How many are known.
-        known: usize,
-    },
-    /// It had waited longer than the controlled delay allows when its turn came.
-    Shed,
-    /// The line is as long as it may be.
-    Full,
-    /// Nothing is idle, and the claim asked not to wait.
-    Busy,
-    /// The pool is closed.
-    Closed,
-}
-
-/// What a claim wants.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// How long the claim may take in all.
-    pub timeout: Duration,
-    /// Fail at once while no backend is known.
-    pub error_on_empty: bool,
-    /// A backend not to be given while another can serve, for half of `timeout` or the target delay at most; see
-    /// [`Machine::find`].
-    pub avoid: Option<BackendId>,
-}
-
-impl Request {
-    /// A claim that may take this long and is otherwise ordinary.
-    pub fn within(timeout: Duration) -> Request {
-        Request { timeout, error_on_empty: false, avoid: None }
-    }
-}
-
-/// How a claim begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claimed {
-    /// An idle connection is its to use.
-    Granted {
-        /// The slot whose connection it is.
-        slot: SlotRef,
-        /// The caller's place, should the connection turn out closed; see [`Machine::claim_again`].
-        place: Place,
-        /// It has idled so long that it is to be asked whether it is open.
-        ask: bool,
-    },
-    /// It stands in line.
-    Waiting(WaiterId),
-    /// It ends here.
-    Refused(Refusal),
-}
-
-/// How a claim ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The connection comes back and may be used again.
-    Open,
-    /// It turned out closed when it was granted, and has been dropped: nobody has used it.
-    Ended,
-    /// Its user blames the backend; it has been dropped.
-    Failed,
-    /// It comes back to be closed, without blame.
-    Discarded,
-    /// It had ended, or cannot be used again, and has been dropped. Nobody is blamed: that a connection was used up does
-    /// not say that others cannot be made, and each of them is paid for by a use.
-    Dropped,
-    /// Its user keeps it.
-    Detached,
-}
-
-/// How the end of an idle connection was noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// As it happened.
-    Seen,
-    /// It had ended already when it began to be watched: nobody knows when, but not before it came to rest.
-    Found,
 }
 
 /// The pool without its connections. See the [module](self).
@@ -252,8 +99,11 @@ pub struct Machine {
     relent_at: Option<Instant>,
     /// The size of the last plan.
     planned: usize,
-    /// How many plans there have been.
-    plans: u64,
+    /// When that was.
+    planned_at: Option<Instant>,
+    counters: Counters,
+    /// Claims that are counted as served and will be again, since what they got was closed.
+    unserved: u64,
     /// Backends differ in priority.
     has_tiers: bool,
     /// Not all who should be watched are: they take turns.
@@ -300,7 +150,9 @@ impl Machine {
             look_at: None,
             relent_at: None,
             planned: 0,
-            plans: 0,
+            planned_at: None,
+            counters: Counters::default(),
+            unserved: 0,
             has_tiers: false,
             take_turns: false,
             stale_plan: true,
@@ -341,6 +193,11 @@ impl Machine {
         self.deliveries.pop_front()
     }
 
+    /// What has become of a backend, for logs; nothing depends on it.
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.backends.news.take()
+    }
+
     /// When [`Machine::handle_timeout`] must be called at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
         let times = [
@@ -360,7 +217,7 @@ impl Machine {
         // The driver is awake and will ask for the next timeout: nothing needs to wake it meanwhile.
         self.armed = Some(now);
         self.latest = now;
-        self.picker.pass(now);
+        self.picker.loads.pass(now);
         self.run_slot_timers(now);
         self.settle_idle(now);
         self.expire_waiters(now);
@@ -469,7 +326,7 @@ impl Machine {
 
     fn refuse_all(&mut self, refusal: Refusal) {
         while let Some((waiter, _)) = self.waiters.serve_first() {
-            self.deliveries.push_back(Delivery::Refuse { waiter, refusal });
+            self.refuse(waiter, refusal);
         }
     }
 }

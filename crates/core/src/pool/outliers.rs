@@ -4,19 +4,6 @@ use super::Machine;
 use crate::slot::State;
 use std::time::Instant;
 
-/// How a backend has served its users.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Service {
-    /// Uses that failed since one succeeded.
-    pub(crate) failures: u32,
-    /// How often it has been ejected, those times aside that it has been forgiven.
-    ejections: u32,
-    /// Until when it is out, if it is.
-    pub(crate) ejected_until: Option<Instant>,
-    /// Since when it serves again.
-    back_since: Option<Instant>,
-}
-
 impl Machine {
     /// A use failed. One too many, and the backend is ejected, if enough others are left: true then, and it is to be
     /// [left out](Machine::leave_out).
@@ -31,11 +18,9 @@ impl Machine {
         if !ejection.allows_one_more(self.backends.known(), self.backends.healthy()) {
             return false;
         }
-        let Service { ejections, back_since, .. } = self.backends.get(index).service;
-        let served = back_since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
-        let times = ejections.saturating_sub(ejection.forgives(served)) + 1;
-        let until = now + ejection.lasts(times);
-        self.backends.eject(index, Service { failures: 0, ejections: times, ejected_until: Some(until), back_since });
+        let mut service = self.backends.get(index).service;
+        service.eject(ejection, now);
+        self.backends.eject(index, service);
         self.plan_soon();
         true
     }
@@ -70,7 +55,7 @@ impl Machine {
     /// An ejected backend takes part again, with what is still lent of it.
     fn readmit(&mut self, now: Instant, index: u32) {
         self.backends.readmit(index);
-        self.backends.get_mut(index).service.back_since = Some(now);
+        self.backends.get_mut(index).service.come_back(now);
         for &slot in &self.backends.get(index).slots {
             if let State::Busy { unwanted, .. } = &mut self.slots[slot as usize].state {
                 *unwanted = false;

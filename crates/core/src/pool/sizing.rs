@@ -76,7 +76,8 @@ impl Machine {
         if self.is_closed() {
             return;
         }
-        self.plans += 1;
+        self.counters.plans += 1;
+        self.planned_at = Some(now);
         self.planned = self.wanted();
         self.look_at = None;
         for slot in std::mem::take(&mut self.unwanted) {
@@ -89,6 +90,7 @@ impl Machine {
         let have: Vec<Have> = order.iter().map(|&index| self.have(index, serving)).collect();
         let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
         self.arrange_tiers(&order, &have, &plan.want, serving);
+        self.watch_the_dead(&order, serving, &mut plan.want);
         if let Some(serving) = serving {
             self.spare_the_strained(now, serving, &order, &have, &mut plan.want);
         }
@@ -134,8 +136,22 @@ impl Machine {
         if record.counts.of(Phase::Closing) == 0 {
             return 0;
         }
-        let leaves = |&&slot: &&u32| matches!(self.slots[slot as usize].state, State::Closing { then: Then::Gone });
+        let leaves = |&&slot: &&u32| matches!(self.slots[slot as usize].state, State::Closing { then: Then::Gone, .. });
         record.slots.iter().filter(leaves).count()
+    }
+
+    /// A dead backend to which the plan deals no slot, since few are wanted and others serve, would stay dead for ever, however
+    /// well it works by now: one slot watches it, as far as there is room beside those that serve.
+    fn watch_the_dead(&self, order: &[u32], serving: Option<Tier>, want: &mut [usize]) {
+        let Some(serving) = serving else { return };
+        let mut room = self.options.maximum.saturating_sub(want.iter().sum());
+        for (want, &index) in want.iter_mut().zip(order) {
+            let record = self.backends.get(index);
+            if room > 0 && *want == 0 && record.health.is_dead() && record.backend.priority() <= serving.priority {
+                *want = 1;
+                room -= 1;
+            }
+        }
     }
 
     /// Backends that work, but at which further connects hang or fail, get no more slots than they can use. The others take
@@ -210,7 +226,7 @@ impl Machine {
             }
             for index in self.backends.get(backend).slots.clone() {
                 let state = &self.slots[index as usize].state;
-                let leaves_anyway = matches!(state, State::Closing { then: Then::Gone });
+                let leaves_anyway = matches!(state, State::Closing { then: Then::Gone, .. });
                 if many > 0 && state.phase() == Some(phase) && !leaves_anyway {
                     self.stop(now, index);
                     many -= 1;

@@ -2,7 +2,7 @@
 
 use super::backends::{Doubt, Health, Record};
 use super::{Machine, State};
-use crate::backend::Backend;
+use crate::backend::{Backend, BackendState};
 use crate::slot::{Counts, SlotRef, State as SlotState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,26 +47,10 @@ pub struct BackendSnapshot {
     pub counts: Counts,
     /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
     pub ejected_until: Option<Instant>,
+    /// When it is tried again, if nothing works and nothing is under way.
+    pub next_attempt: Option<Instant>,
     /// How long uses have taken lately, if there were any.
     pub typical_use: Option<Duration>,
-}
-
-/// What is believed of a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BackendState {
-    /// Not connected to yet.
-    Unproven,
-    /// Has worked and is not known not to.
-    Alive,
-    /// Nothing works at present and the last attempt failed or hangs.
-    Doubted,
-    /// Attempts ran out; one slot keeps trying.
-    Dead,
-    /// It failed its users; it is left out for a while.
-    Ejected,
-    /// No longer resolved; drains.
-    Removed,
 }
 
 /// Something lent.
@@ -81,10 +65,8 @@ pub struct Lent {
 }
 
 impl Machine {
-    /// Copies the state. Linear in backends.
+    /// Copies the state. Linear in backends, and in the slots of those that do not work.
     pub fn snapshot(&self) -> Snapshot {
-        let known = self.backends.order().iter().map(|&index| (index, self.backends.get(index)));
-        let removed = self.backends.all().filter(|(_, record)| record.health.is_removed());
         Snapshot {
             state: self.state,
             spares: self.options.spares,
@@ -95,8 +77,8 @@ impl Machine {
             waiting: self.waiters.len(),
             dead: self.backends.dead(),
             known: self.backends.known(),
-            plans: self.plans,
-            backends: known.chain(removed).map(|(index, record)| self.describe(index, record)).collect(),
+            plans: self.counters.plans,
+            backends: self.shown().map(|(index, record)| self.describe(index, record)).collect(),
         }
     }
 
@@ -132,6 +114,12 @@ impl Machine {
         })
     }
 
+    /// Known backends, most preferred first, then the removed ones that still drain.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (u32, &Record)> {
+        let known = self.backends.order().iter().map(|&index| (index, self.backends.get(index)));
+        known.chain(self.backends.all().filter(|(_, record)| record.health.is_removed()))
+    }
+
     fn describe(&self, index: u32, record: &Record) -> BackendSnapshot {
         let state = match record.health {
             Health::Unproven { .. } | Health::Proven { .. } if record.service.ejected_until.is_some() => {
@@ -150,7 +138,8 @@ impl Machine {
             state,
             counts: record.counts,
             ejected_until: record.service.ejected_until,
-            typical_use: self.picker.typical_use(index),
+            next_attempt: self.next_attempt(record),
+            typical_use: self.picker.loads.typical_use(index),
         }
     }
 }

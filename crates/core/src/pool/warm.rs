@@ -33,14 +33,15 @@ impl Machine {
             return None;
         }
         self.arrivals += 1;
+        self.counters.claims += 1;
         self.picker.remove(index);
         let slot = &mut self.slots[index as usize];
         let State::Idle { life, .. } = slot.state else { unreachable!("the picker holds idle slots only") };
         let life = Life { uses: life.uses + 1, ..life };
-        slot.state = State::Busy { life, since: self.latest, timed: false, unwanted: false };
+        slot.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, complained: false };
         slot.epoch += 1;
         let (lent, backend) = (SlotRef { index, epoch: slot.epoch }, slot.backend);
-        self.picker.begin_use(backend);
+        self.picker.loads.begin_use(backend);
         self.backends.get_mut(backend).counts.shift(Phase::Idle, Phase::Busy);
         self.counts.shift(Phase::Idle, Phase::Busy);
         Some(lent)
@@ -53,7 +54,9 @@ impl Machine {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else {
             return Returned::Declined;
         };
-        let State::Busy { life, timed: false, unwanted: false, .. } = found.state else { return Returned::Declined };
+        let State::Busy { life, timed: false, unwanted: false, complained: false, .. } = found.state else {
+            return Returned::Declined;
+        };
         let record = self.backends.get_mut(found.backend);
         if self.options.resets
             || record.health.is_removed()
@@ -72,23 +75,25 @@ impl Machine {
                 return Returned::Declined;
             }
             self.waiters.serve(waiter);
-            record.service.failures = 0;
-            let life = Life { uses: life.uses + 1, ..life };
-            found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false };
+            self.counters.claims += 1;
+            self.counters.waited += 1;
+            record.forgive();
+            let life = Life { uses: life.uses + 1, failures: 0, ..life };
+            found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, complained: false };
             found.epoch += 1;
             return Returned::Passed { waiter, slot: SlotRef { epoch: found.epoch, ..slot } };
         }
         if self.sample_at.is_none() || self.settle_at.is_none() {
             return Returned::Declined;
         }
-        record.service.failures = 0;
+        record.forgive();
         record.counts.shift(Phase::Busy, Phase::Idle);
         self.counts.shift(Phase::Busy, Phase::Idle);
         let at = self.latest;
-        let life = life.seen_at(at);
+        let life = Life { failures: 0, ..life.seen_at(at) };
         found.state = State::Idle { life, last_used: at, looked_at: at, idleness: Idleness::Using };
         found.epoch += 1;
-        self.picker.end_use(found.backend);
+        self.picker.loads.end_use(found.backend);
         self.picker.rest(slot.index, found.backend);
         Returned::Rests
     }

@@ -24,6 +24,7 @@ impl Machine {
     /// A question has ended. An answer nobody waits for changes nothing.
     pub fn handle_answer(&mut self, now: Instant, ask: AskId, answer: Answer) {
         let Some(id) = self.asking.remove(&ask) else { return };
+        self.counters.ended(&answer);
         match self.lookups[&id].question.kind {
             Kind::Srv => self.srv_answered(now, id, answer),
             Kind::Aaaa | Kind::A => self.addresses_answered(now, id, answer),

@@ -59,6 +59,8 @@ pub(super) struct Lookup {
     pub(super) state: State,
     /// Counts the states it has been in, so that a timer set for an earlier one is told apart.
     pub(super) stay: u32,
+    /// When time ends the state it is in, if it does.
+    pub(super) wakes_at: Option<Instant>,
     pub(super) outcome: Outcome,
     /// The last good answer. It stays in trouble.
     pub(super) found: Option<Found>,
@@ -80,6 +82,7 @@ impl Lookup {
             question,
             state: State::Off,
             stay: 0,
+            wakes_at: None,
             outcome: Outcome::Unknown,
             found: None,
             ttl: None,
@@ -93,6 +96,7 @@ impl Lookup {
     pub(super) fn enter(&mut self, state: State) {
         self.state = state;
         self.stay = self.stay.wrapping_add(1);
+        self.wakes_at = None;
     }
 
     /// Whether its first attempts are under way or still to come. Later ones prove nothing: of many lookups one is always busy.

@@ -50,12 +50,14 @@
 //! ```
 
 mod answers;
+mod glance;
 mod hosts;
 mod lookup;
 mod options;
 mod publish;
 mod question;
 
+pub use glance::{Counters, Glance, Standing};
 pub use options::Options;
 pub use publish::{Detail, Resolution, State, Via};
 pub use question::{Answer, AskId, Kind, Question, Target};
@@ -129,6 +131,7 @@ pub struct Machine {
     hold_until: Option<Instant>,
     news: publish::News,
     published: Resolution,
+    counters: Counters,
     actions: VecDeque<Action>,
 }
 
@@ -157,6 +160,7 @@ impl Machine {
             hold_until: None,
             news: publish::News::None,
             published: Resolution::unknown(),
+            counters: Counters::default(),
             actions: VecDeque::new(),
             options,
         };
@@ -307,6 +311,7 @@ impl Machine {
             let tries = tries.clone();
             let ask = AskId(self.next_ask);
             self.next_ask += 1;
+            self.counters.asked += 1;
             self.actions.push_back(Action::Ask {
                 id: ask,
                 question: lookup.question.clone(),
@@ -357,7 +362,9 @@ impl Machine {
 
     /// Sets the lookup's timer: it was just put into a state that ends with time.
     fn wake_at(&mut self, at: Instant, id: LookupId) {
-        let stay = self.lookups[&id].stay;
+        let lookup = self.lookup(id);
+        lookup.wakes_at = Some(at);
+        let stay = lookup.stay;
         let Machine { timers, lookups, .. } = self;
         timers.set(at, (id, stay), lookups.len(), |(id, stay)| {
             lookups.get(&id).is_some_and(|lookup| lookup.stay == stay)

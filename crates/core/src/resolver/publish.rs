@@ -120,6 +120,7 @@ impl Machine {
             self.published = resolution;
             if self.actions.back() != Some(&Action::Publish) {
                 self.actions.push_back(Action::Publish);
+                self.counters.published += 1;
             }
         }
     }

@@ -11,7 +11,7 @@ impl Machine {
     /// When nothing is up that any lease may be of.
     pub(super) fn lease_any(&mut self, now: Instant, timeout: Duration) -> Leased {
         if self.order.is_empty() && self.resolver_failed {
-            return Leased::Refused(Refusal::Failed { dead: 0, known: 0 });
+            return self.refused(Refusal::Failed { dead: 0, known: 0 });
         }
         if self.any.is_empty() {
             self.wave += 1;
@@ -25,7 +25,7 @@ impl Machine {
     /// Those who take any backend get what there is, or a dial.
     pub(super) fn serve_any(&mut self, now: Instant) {
         while let (Some(&waiter), Some(connection)) = (self.any.first(), self.open.first()) {
-            self.deliver(waiter, connection);
+            self.deliver(now, waiter, connection);
             self.abort_unneeded(now);
         }
         if self.options.per_backend == 0 {
@@ -61,13 +61,14 @@ impl Machine {
         }
     }
 
-    /// The known backend to go to first: not dead, not waiting for its next attempt, most important, least used.
+    /// The known backend to go to first, of those that are not ejected: not dead, not waiting for its next attempt, most important, least used.
     fn best_backend(&self, now: Instant, fits: impl Fn(u32, &Record) -> bool) -> Option<u32> {
         let order = |id: &&u32| {
             let record = &self.records[id];
             (record.dead, record.must_wait(now), record.backend.priority(), record.alive)
         };
-        self.order.iter().filter(|id| fits(**id, &self.records[id])).min_by_key(order).copied()
+        let fits = |id: &&u32| !self.records[id].is_ejected() && fits(**id, &self.records[id]);
+        self.order.iter().filter(fits).min_by_key(order).copied()
     }
 
     /// Dials for those who take any backend: the most preferred that is not being tried, if no fresh attempt is under way.
@@ -75,9 +76,11 @@ impl Machine {
         if self.any.is_empty() {
             return;
         }
+        let is_in = |id: &u32| !self.records[id].is_ejected();
+        let order: Vec<u32> = self.order.iter().copied().filter(is_in).collect();
         let dials = |id: &u32| self.records[id].places.iter().map(|place| &place.dial);
         let fresh = |dial: &Dial| matches!(dial, Dial::Connecting { doubted: false, .. });
-        if self.order.iter().any(|id| dials(id).any(fresh)) {
+        if order.iter().any(|id| dials(id).any(fresh)) {
             return;
         }
         let tried_now = |dial: &Dial| matches!(dial, Dial::Connecting { .. } | Dial::Held { .. });
@@ -86,7 +89,7 @@ impl Machine {
             let no_use = record.failed_in == self.wave || record.must_wait(now);
             record.dead && no_use && !dials(id).any(tried_now)
         };
-        if !self.order.is_empty() && self.order.iter().all(hopeless) {
+        if !order.is_empty() && order.iter().all(hopeless) {
             let refusal = self.failure();
             for waiter in std::mem::take(&mut self.any) {
                 self.refuse(waiter, refusal.clone());
@@ -104,7 +107,7 @@ impl Machine {
             };
             record.failed_in != self.wave && dials(id).all(rests)
         };
-        let mut untried: Vec<u32> = self.order.iter().copied().filter(untried).collect();
+        let mut untried: Vec<u32> = order.into_iter().filter(untried).collect();
         untried.sort_by_key(|id| {
             let record = &self.records[id];
             (record.dead, record.must_wait(now), record.backend.priority())
@@ -122,6 +125,7 @@ impl Machine {
     /// A dial takes long.
     pub(super) fn doubt(&mut self, now: Instant, id: ConnectionId) {
         let Some((backend, place)) = self.dialled(id) else { return };
+        self.note_doubt(backend);
         if let Dial::Connecting { doubted, .. } = &mut self.place(backend, place).dial {
             *doubted = true;
         }

@@ -2,7 +2,7 @@
 
 use super::anyone::patience;
 use super::places::{Connection, Dial, Entry, Place, Taking, What};
-use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
+use super::{Action, ConnectionId, Machine, Refusal, State, Timer, Turn};
 use crate::idle::Idleness;
 use crate::recovery::{Policy, Tries};
 use std::time::{Duration, Instant};
@@ -14,6 +14,10 @@ impl Machine {
         let policy = self.policy(backend).clone();
         let record = self.record(backend);
         record.connecting -= 1;
+        let turn = match (record.dead, record.worked && record.setback.is_none()) {
+            (true, _) => Some(Turn::Back),
+            (false, known_to_work) => (!known_to_work).then_some(Turn::Alive),
+        };
         (record.worked, record.dead) = (true, false);
         let failures = match record.setback.take() {
             Some((failures, _)) => failures,
@@ -26,6 +30,9 @@ impl Machine {
                 backend,
                 place,
                 leases: 0,
+                capacity: usize::MAX,
+                turn: 0,
+                served: false,
                 idleness: Idleness::Using,
                 created: now,
                 last_used: now,
@@ -39,13 +46,14 @@ impl Machine {
         }
         self.reopen(id);
         self.connected += 1;
+        turn.into_iter().for_each(|turn| self.note(backend, turn));
         // What somebody asked for by name says nothing about those that the set knows.
         if self.records[&backend].known || self.state == State::Starting {
             self.state = State::Running;
         }
         self.actions.push_back(Action::Added(id));
         for waiter in std::mem::take(&mut self.place(backend, place).waiters) {
-            self.deliver(waiter, id);
+            self.deliver(now, waiter, id);
         }
         self.serve_any(now);
         self.start_looking(now);
@@ -56,6 +64,7 @@ impl Machine {
     /// A dial has failed.
     pub fn handle_failed(&mut self, now: Instant, id: ConnectionId) {
         let Some((backend, place)) = self.dialled(id) else { return };
+        self.counters.connect_failures += 1;
         self.free_entry(id);
         let policy = self.policy(backend).clone();
         let record = self.record(backend);
@@ -75,22 +84,26 @@ impl Machine {
     pub fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
         let (backend, taking) = (connection.backend, connection.taking);
-        let (created, failures) = (connection.created, connection.failures);
         if taking == Taking::Leases {
+            self.set_back_if_young(now, id);
             self.leave_place(id);
             self.actions.push_back(Action::Removed(id));
         }
         self.connected -= 1;
         self.free_entry(id);
-        let policy = self.policy(backend).clone();
-        if now.saturating_duration_since(created) < policy.shortest_life() {
-            // One that ends as soon as it is there is as good as none: it is not dialled again in a tight loop.
-            let delay = policy.delay_after(failures, &mut self.random);
-            self.record(backend).setback = Some((failures + 1, now + delay));
-        }
         self.stop_when_empty();
         self.replan(now);
         self.forget_if_unused(now, backend);
+    }
+
+    /// A connection that goes as soon as it is there is as good as none: its backend is not dialled again in a tight loop.
+    pub(super) fn set_back_if_young(&mut self, now: Instant, id: ConnectionId) {
+        let Some(&Connection { backend, created, failures, .. }) = self.connection(id) else { return };
+        let policy = self.policy(backend).clone();
+        if now.saturating_duration_since(created) < policy.shortest_life() {
+            let delay = policy.delay_after(failures, &mut self.random);
+            self.record(backend).setback = Some((failures + 1, now + delay));
+        }
     }
 
     /// Makes sure that a place is on its way to a connection.
@@ -185,6 +198,7 @@ impl Machine {
         let timeout = tries.timeout();
         let id = self.new_entry(backend, place);
         self.place(backend, place).enter(Dial::Connecting { id, tries, doubted: false });
+        self.counters.connects += 1;
         self.actions.push_back(Action::Dial { connection: id, backend: to, timeout });
         self.set_timer(now + patience(timeout), Timer::Doubt(id));
     }
@@ -192,10 +206,21 @@ impl Machine {
     fn back_off(&mut self, now: Instant, backend: u32, place: u32, tries: Tries, delay: Duration) {
         let policy = self.policy(backend);
         let failures = tries.failures(policy);
+        self.note_doubt(backend);
         self.record(backend).setback = Some((failures, now + delay));
         self.wait_until(now + delay, backend, place, tries);
         self.go_elsewhere(now, backend, place, |record| !record.dead && !record.must_wait(now));
         self.abort_if_unneeded(now, backend, place);
+    }
+
+    /// An attempt has failed or hangs, the first for a while.
+    pub(super) fn note_doubt(&mut self, backend: u32) {
+        let record = &self.records[&backend];
+        let works = record.places.iter().any(|place| place.connection.is_some());
+        let hangs = record.places.iter().any(|place| matches!(place.dial, Dial::Connecting { doubted: true, .. }));
+        if !works && !hangs && !record.dead && record.setback.is_none() {
+            self.note(backend, Turn::Doubted);
+        }
     }
 
     fn wait_until(&mut self, at: Instant, backend: u32, place: u32, tries: Tries) {
@@ -212,18 +237,24 @@ impl Machine {
         let failures = record.setback.map_or(0, |(failures, _)| failures) + 1;
         record.setback = Some((failures, now + policy.delay_after(failures, random)));
         record.failed_in = wave;
+        let was_dead = record.dead;
         // One that works is not dead: it would not have more connections.
         record.dead = !record.places.iter().any(|place| place.connection.is_some());
         let unreachable = Refusal::Unreachable(std::sync::Arc::clone(&record.backend));
         record.places[place as usize].vacate();
-        // Whoever waits at another place for its turn or for the next attempt gets the same outcome.
         let dead = record.dead;
+        if dead && !was_dead {
+            self.note(backend, Turn::Dead);
+        }
+        // Before it is told that nobody is left: somebody who was left out may be.
+        self.readmit(now);
+        // Whoever waits at another place for its turn or for the next attempt gets the same outcome.
         let concerned = |(i, other): (usize, &Place)| match other.dial {
             Dial::Nothing => i == place as usize,
             Dial::Held { .. } | Dial::Backoff { .. } => dead,
             Dial::Connecting { .. } => false,
         };
-        let concerned: Vec<bool> = record.places.iter().enumerate().map(concerned).collect();
+        let concerned: Vec<bool> = self.records[&backend].places.iter().enumerate().map(concerned).collect();
         for at in (0..).zip(concerned).filter_map(|(at, concerned)| concerned.then_some(at)) {
             self.go_elsewhere(now, backend, at, |record| !record.dead);
             for waiter in std::mem::take(&mut self.place(backend, at).waiters) {

@@ -13,16 +13,20 @@ impl Machine {
             State::Starting | State::Running | State::Failed if self.options.eager => {}
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => return,
         }
-        let have: Vec<Have> = self.order.iter().map(|id| self.have(*id)).collect();
+        self.planned_at = Some(now);
+        let is_in = |id: &u32| !self.records[id].is_ejected();
+        let (order, out): (Vec<u32>, Vec<u32>) = self.order.iter().copied().partition(is_in);
+        let have: Vec<Have> = order.iter().map(|id| self.have(*id)).collect();
         let maximum = self.options.maximum.unwrap_or(usize::MAX);
-        let target = self.options.target.unwrap_or(usize::MAX).min(self.order.len());
+        let target = self.options.target.unwrap_or(usize::MAX).min(order.len());
         let plan = plan(&have, target, maximum, Spread::Single);
-        for (i, id) in self.order.clone().into_iter().enumerate() {
+        for (i, id) in order.into_iter().enumerate() {
             self.record(id).wanted = plan.want[i] > 0;
             if plan.want[i] > 0 {
                 self.adopt(id);
             }
         }
+        out.into_iter().for_each(|id| self.record(id).wanted = false);
         self.drop_unwanted(now, maximum);
         let planned = |id: &&u32| self.records[id].places[0].planned;
         let mut sockets = self.order.iter().filter(planned).count();
@@ -86,6 +90,7 @@ impl Machine {
         }
         for id in self.up().collect::<Vec<ConnectionId>>() {
             if self.connection_mut(id).is_some_and(|connection| connection.idleness.release()) {
+                self.counters.released += 1;
                 self.shut(now, id);
             }
         }

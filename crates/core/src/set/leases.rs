@@ -13,6 +13,8 @@ pub struct Want {
     pub backend: Option<Backend>,
     /// The place among those of the backend, for somebody who had it before; `None` lets the set choose.
     pub place: Option<usize>,
+    /// Of those that are up, rather not one of this backend; if none other is, it may be.
+    pub avoid: Option<Backend>,
     /// How long it may take; `None` is the set's `lease_timeout`.
     pub timeout: Option<Duration>,
 }
@@ -20,12 +22,12 @@ pub struct Want {
 impl Want {
     /// Any backend.
     pub fn any() -> Want {
-        Want { backend: None, place: None, timeout: None }
+        Want { backend: None, place: None, avoid: None, timeout: None }
     }
 
     /// This backend, known or not.
     pub fn of(backend: Backend) -> Want {
-        Want { backend: Some(backend), place: None, timeout: None }
+        Want { backend: Some(backend), ..Want::any() }
     }
 }
 
@@ -45,6 +47,7 @@ pub enum Leased {
 pub(super) struct Waiter {
     /// For which place; `None` is any backend.
     pub(super) place: Option<(u32, u32)>,
+    pub(super) since: Instant,
     pub(super) timeout: Duration,
     /// Whether another backend would do as well.
     pub(super) takes_any: bool,
@@ -57,12 +60,12 @@ impl Machine {
     pub fn lease(&mut self, now: Instant, want: Want) -> Leased {
         match self.state {
             State::Starting | State::Running | State::Failed => {}
-            State::Stopping | State::Stopped => return Leased::Refused(Refusal::Closed),
+            State::Stopping | State::Stopped => return self.refused(Refusal::Closed),
         }
         if let Some(refusal) = self.misplaced(&want) {
-            return Leased::Refused(refusal);
+            return self.refused(refusal);
         }
-        if let Some(connection) = self.lease_warm(want.backend.as_ref(), want.place) {
+        if let Some(connection) = self.lease_warm(want.backend.as_ref(), want.place, want.avoid.as_ref()) {
             return Leased::Granted(connection);
         }
         // What is meant as for ever must not be more than the clock can say.
@@ -75,9 +78,17 @@ impl Machine {
 
     /// A lease of a connection that is up, after which there is nothing to do and nobody to tell; or declines: then
     /// [`Machine::lease`] is to be asked.
-    pub fn lease_warm(&mut self, backend: Option<&Backend>, place: Option<usize>) -> Option<ConnectionId> {
+    pub fn lease_warm(
+        &mut self,
+        backend: Option<&Backend>,
+        place: Option<usize>,
+        avoid: Option<&Backend>,
+    ) -> Option<ConnectionId> {
         let connection = match (backend, place) {
-            (None, None) => self.open.first()?,
+            (None, None) => match avoid {
+                None => self.open.first()?,
+                Some(avoid) => self.another_than(avoid).or_else(|| self.open.first())?,
+            },
             (None, Some(_)) => return None,
             (Some(_), Some(place)) if place >= self.options.per_backend => return None,
             (Some(_), None) if self.options.per_backend == 0 => return None,
@@ -117,8 +128,38 @@ impl Machine {
         nothing_follows
     }
 
+    /// Somebody who has a lease says that the connection takes no more: nobody else gets it, whoever comes next gets another,
+    /// and it ends with its last lease, however long that takes. Nobody is blamed; but one that served nobody and is as young
+    /// as that was as good as none, and is not dialled again in a tight loop.
+    pub fn retire(&mut self, now: Instant, id: ConnectionId) {
+        let Some(connection) = self.connection(id).filter(|connection| connection.taking == Taking::Leases) else {
+            return;
+        };
+        if !connection.served {
+            self.set_back_if_young(now, id);
+        }
+        self.drain(now, id, None);
+        self.replan(now);
+    }
+
+    /// Somebody who has a lease says how many the far side serves at a time: further leases of any backend go elsewhere while
+    /// there is room.
+    pub fn set_capacity(&mut self, id: ConnectionId, capacity: usize) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.capacity = capacity;
+        let key = connection.key(id);
+        self.open.replace(key);
+    }
+
     /// A waiter is gone, of its own accord. Whether it was waiting.
     pub fn forget_waiter(&mut self, now: Instant, waiter: WaiterId) -> bool {
+        let gives_up = self.leave_line(now, waiter);
+        self.counters.given_up += u64::from(gives_up);
+        gives_up
+    }
+
+    /// Whether it was waiting.
+    fn leave_line(&mut self, now: Instant, waiter: WaiterId) -> bool {
         let Some(found) = self.waiters.remove(&waiter) else { return false };
         self.any.remove(&waiter);
         match found.place {
@@ -157,7 +198,7 @@ impl Machine {
     pub(super) fn wait(&mut self, now: Instant, timeout: Duration, takes_any: bool) -> WaiterId {
         let id = WaiterId(self.next_waiter);
         self.next_waiter += 1;
-        self.waiters.insert(id, Waiter { place: None, timeout, takes_any, tried: Vec::new() });
+        self.waiters.insert(id, Waiter { place: None, since: now, timeout, takes_any, tried: Vec::new() });
         self.set_timer(now + timeout, Timer::Waiter(id));
         id
     }
@@ -172,23 +213,36 @@ impl Machine {
 
     /// Counts a lease. It is in use from here on, before whoever asked has heard of it.
     pub(super) fn grant(&mut self, id: ConnectionId) {
+        self.turns += 1;
+        self.counters.leases += 1;
+        let turn = self.turns;
         let Some(connection) = self.connection_mut(id) else { return };
-        let leases = connection.leases + 1;
-        connection.leases = leases;
+        connection.leases += 1;
+        connection.turn = turn;
         connection.idleness.use_again();
-        self.open.recount(id, leases);
+        let key = connection.key(id);
+        self.open.replace(key);
     }
 
     fn count_back(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
-        let leases = connection.leases - 1;
-        (connection.leases, connection.last_used) = (leases, now);
-        self.open.recount(id, leases);
+        (connection.leases, connection.last_used) = (connection.leases - 1, now);
+        connection.served |= connection.taking == Taking::Leases;
+        let key = connection.key(id);
+        self.open.replace(key);
     }
 
-    pub(super) fn deliver(&mut self, waiter: WaiterId, id: ConnectionId) {
-        if self.waiters.remove(&waiter).is_some() {
+    /// The connection to be leased next of those that lead elsewhere.
+    fn another_than(&self, avoid: &Backend) -> Option<ConnectionId> {
+        let avoid = self.ids.get(&avoid.key())?;
+        self.open.first_that(|id| self.connection(id).is_some_and(|connection| connection.backend != *avoid))
+    }
+
+    pub(super) fn deliver(&mut self, now: Instant, waiter: WaiterId, id: ConnectionId) {
+        if let Some(Waiter { since, .. }) = self.waiters.remove(&waiter) {
             self.any.remove(&waiter);
+            self.counters.waited += 1;
+            self.counters.waited_for += now.saturating_duration_since(since);
             self.grant(id);
             self.deliveries.push_back(Delivery::Granted { waiter, connection: id });
         }
@@ -197,14 +251,26 @@ impl Machine {
     pub(super) fn refuse(&mut self, waiter: WaiterId, refusal: Refusal) {
         if self.waiters.remove(&waiter).is_some() {
             self.any.remove(&waiter);
-            self.deliveries.push_back(Delivery::Refused { waiter, refusal });
+            self.tell_refused(waiter, refusal);
         }
+    }
+
+    /// Whoever asks is refused before it has begun to wait.
+    pub(super) fn refused(&mut self, refusal: Refusal) -> Leased {
+        self.counters.refused(&refusal);
+        Leased::Refused(refusal)
+    }
+
+    /// Somebody who waited, and does not any more, is told so.
+    pub(super) fn tell_refused(&mut self, waiter: WaiterId, refusal: Refusal) {
+        self.counters.refused(&refusal);
+        self.deliveries.push_back(Delivery::Refused { waiter, refusal });
     }
 
     pub(super) fn time_out(&mut self, now: Instant, waiter: WaiterId) {
         let Some(after) = self.waiters.get(&waiter).map(|waiter| waiter.timeout) else { return };
-        self.forget_waiter(now, waiter);
-        self.deliveries.push_back(Delivery::Refused { waiter, refusal: Refusal::TimedOut { after } });
+        self.leave_line(now, waiter);
+        self.tell_refused(waiter, Refusal::TimedOut { after });
     }
 
     /// Ends the dial of a place that nobody wants the outcome of.
@@ -228,7 +294,8 @@ impl Machine {
 
     /// Without giving its turn to another, for when more may be ended.
     pub(super) fn abort_dial(&mut self, backend: u32, place: u32) {
-        let serves_any = !self.any.is_empty() && self.records[&backend].known;
+        let record = &self.records[&backend];
+        let serves_any = !self.any.is_empty() && record.known && !record.is_ejected();
         let record = self.record(backend);
         let found = &mut record.places[place as usize];
         let wanted = (record.wanted && place == 0) || serves_any || !found.waiters.is_empty();

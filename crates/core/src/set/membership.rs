@@ -39,6 +39,7 @@ impl Machine {
             self.give_up(now, *id, Some(now + self.options.drain_timeout));
         }
         if news || !gone.is_empty() {
+            self.readmit(now);
             self.fail_if_all_dead();
             self.replan(now);
             self.serve_any(now);
@@ -72,7 +73,7 @@ impl Machine {
         self.reopen_all(id);
     }
 
-    fn reopen_all(&mut self, id: u32) {
+    pub(super) fn reopen_all(&mut self, id: u32) {
         let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
         for connection in connections {
             self.reopen(connection);

@@ -38,17 +38,21 @@ mod dials;
 mod keeping;
 mod leases;
 mod membership;
+mod observation;
 mod open;
 mod options;
+mod outliers;
 mod places;
 mod snapshot;
 
 pub use leases::{Leased, Want};
+pub use observation::{BackendGlance, Counters, Observation};
 pub use options::Options;
 pub use places::ConnectionId;
 pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
+use crate::news::{News, Turn, Untold};
 use crate::options::OptionsError;
 use crate::random::Random;
 use crate::timers::Timers;
@@ -171,6 +175,8 @@ enum Timer {
     Drain(ConnectionId),
     /// A backend's failures are old enough to be forgotten.
     Forget(u32),
+    /// A backend that served badly is tried again.
+    Ejection(u32),
 }
 
 /// The machine behind a set.
@@ -190,6 +196,8 @@ pub struct Machine {
     free: Vec<u32>,
     /// Connections to known backends that take leases of any kind.
     open: Open,
+    /// Counts leases, so that it is known who was leased longest ago.
+    turns: u64,
     /// Connections of whatever kind.
     connected: usize,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -204,6 +212,10 @@ pub struct Machine {
     /// Something was found unused for long enough: it is released unless it is leased before the driver comes back.
     release_at: Option<Instant>,
     disturb_at: Option<Instant>,
+    /// When an eager set last planned.
+    planned_at: Option<Instant>,
+    counters: Counters,
+    news: Untold,
     actions: VecDeque<Action>,
     deliveries: VecDeque<Delivery>,
 }
@@ -227,6 +239,7 @@ impl Machine {
             entries: Vec::new(),
             free: Vec::new(),
             open: Open::default(),
+            turns: 0,
             connected: 0,
             waiters: BTreeMap::new(),
             any: BTreeSet::new(),
@@ -237,6 +250,9 @@ impl Machine {
             look_at: None,
             release_at: None,
             disturb_at,
+            planned_at: None,
+            counters: Counters::default(),
+            news: Untold::default(),
             actions: VecDeque::new(),
             deliveries: VecDeque::new(),
         })
@@ -262,6 +278,16 @@ impl Machine {
         self.deliveries.pop_front()
     }
 
+    /// What has become of a known backend, for logs; nothing depends on it.
+    pub fn poll_news(&mut self) -> Option<News> {
+        self.news.take()
+    }
+
+    /// Whether there is any.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// When [`handle_timeout`](Machine::handle_timeout) wants to be called, at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
         [self.timers.next(), self.look_at, self.release_at, self.disturb_at].into_iter().flatten().min()
@@ -279,6 +305,7 @@ impl Machine {
                 Timer::Doubt(connection) => self.doubt(now, connection),
                 Timer::Drain(connection) => self.drain_over(now, connection),
                 Timer::Forget(backend) => self.forget_if_unused(now, backend),
+                Timer::Ejection(_) => self.end_ejections(now),
             }
         }
         self.disturb(now);
@@ -292,7 +319,7 @@ impl Machine {
         self.state = State::Stopping;
         (self.disturb_at, self.look_at, self.release_at) = (None, None, None);
         for waiter in std::mem::take(&mut self.waiters).into_keys() {
-            self.deliveries.push_back(Delivery::Refused { waiter, refusal: Refusal::Closed });
+            self.tell_refused(waiter, Refusal::Closed);
         }
         self.any.clear();
         self.order.clear();
@@ -319,7 +346,7 @@ impl Machine {
 
     fn set_timer(&mut self, at: Instant, timer: Timer) {
         let places = self.records.len() * self.options.per_backend;
-        let alive = self.waiters.len() + self.entries.len() + self.records.len() + places;
+        let alive = self.waiters.len() + self.entries.len() + 2 * self.records.len() + places;
         let Machine { timers, waiters, entries, records, .. } = self;
         timers.set(at, timer, alive, |timer| match timer {
             Timer::Waiter(waiter) => waiters.contains_key(&waiter),
@@ -328,6 +355,7 @@ impl Machine {
                 .and_then(|record| record.places.get(place as usize))
                 .is_some_and(|p| p.stay == stay),
             Timer::Forget(backend) => records.contains_key(&backend),
+            Timer::Ejection(backend) => records.get(&backend).is_some_and(|record| record.is_ejected()),
             Timer::Doubt(connection) | Timer::Drain(connection) => {
                 entries.get(connection.index as usize).is_some_and(|entry| entry.epoch == connection.epoch)
             }
@@ -348,20 +376,28 @@ impl Machine {
         }
     }
 
+    /// Those who are not known are somebody's own business: whoever asked hears of it.
+    fn note(&mut self, id: u32, turn: Turn) {
+        let record = &self.records[&id];
+        if record.known {
+            self.news.note(&record.backend, turn);
+        }
+    }
+
     /// Puts a connection where it belongs among those that any lease may be of.
     fn reopen(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
-        let leases = connection.leases;
         let record = &self.records[&connection.backend];
         let place = &record.places[connection.place as usize];
         let rank = (self.options.eager && !place.planned, record.backend.priority());
-        let is_open = record.known && !place.private && place.connection == Some(id);
+        let takes_part = record.known && !record.is_ejected();
+        let is_open = takes_part && !place.private && place.connection == Some(id);
         self.open.remove(id);
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.rank = rank;
+        let key = connection.key(id);
         if is_open {
-            self.open.insert((rank, leases, id));
-        }
-        if let Some(connection) = self.connection_mut(id) {
-            connection.rank = rank;
+            self.open.insert(key);
         }
     }
 

@@ -5,8 +5,17 @@
 
 use super::places::{ConnectionId, Rank};
 
-/// Lower ranks come first, then fewer leases, then older connections.
-pub(super) type Key = (Rank, usize, ConnectionId);
+/// What a connection is judged by: those with room come first, then lower ranks, then fewer leases, then who was leased
+/// longest ago, so that leases one after another go round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) full: bool,
+    pub(super) rank: Rank,
+    pub(super) leases: usize,
+    /// The number of its last lease; 0 if it has had none.
+    pub(super) turn: u64,
+    pub(super) id: ConnectionId,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Open {
@@ -19,7 +28,13 @@ pub(super) struct Open {
 impl Open {
     /// The connection to be leased next.
     pub(super) fn first(&self) -> Option<ConnectionId> {
-        self.heap.first().map(|&(.., id)| id)
+        self.heap.first().map(|key| key.id)
+    }
+
+    /// The one to be leased next of those that fit, unless it is full and the very next is not.
+    pub(super) fn first_that(&self, fits: impl Fn(ConnectionId) -> bool) -> Option<ConnectionId> {
+        let full = self.heap.first()?.full;
+        self.heap.iter().filter(|key| key.full == full && fits(key.id)).min().map(|key| key.id)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -27,11 +42,11 @@ impl Open {
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {
-        self.place_of(key.2).is_some_and(|at| self.heap[at] == *key)
+        self.place_of(key.id).is_some_and(|at| self.heap[at] == *key)
     }
 
     pub(super) fn insert(&mut self, key: Key) {
-        let number = key.2.index();
+        let number = key.id.index();
         if self.places.len() <= number {
             self.places.resize(number + 1, usize::MAX);
         }
@@ -48,16 +63,16 @@ impl Open {
         }
     }
 
-    /// A connection has so many leases now, if it is there.
-    pub(super) fn recount(&mut self, id: ConnectionId, leases: usize) {
-        let Some(at) = self.place_of(id) else { return };
-        self.heap[at].1 = leases;
+    /// A connection is judged by this now, if it is there.
+    pub(super) fn replace(&mut self, key: Key) {
+        let Some(at) = self.place_of(key.id) else { return };
+        self.heap[at] = key;
         self.settle(at);
     }
 
     fn place_of(&self, id: ConnectionId) -> Option<usize> {
         let at = *self.places.get(id.index())?;
-        (self.heap.get(at)?.2 == id).then_some(at)
+        (self.heap.get(at)?.id == id).then_some(at)
     }
 
     /// Puts what is here where it belongs.
@@ -70,10 +85,10 @@ impl Open {
         while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
             let parent = (at - 1) / 2;
             self.heap.swap(at, parent);
-            self.places[self.heap[at].2.index()] = at;
+            self.places[self.heap[at].id.index()] = at;
             at = parent;
         }
-        self.places[self.heap[at].2.index()] = at;
+        self.places[self.heap[at].id.index()] = at;
         at
     }
 
@@ -85,8 +100,8 @@ impl Open {
                 return;
             }
             self.heap.swap(at, least);
-            self.places[self.heap[at].2.index()] = at;
-            self.places[self.heap[least].2.index()] = least;
+            self.places[self.heap[at].id.index()] = at;
+            self.places[self.heap[least].id.index()] = least;
             at = least;
         }
     }
@@ -104,25 +119,32 @@ mod tests {
         let (mut open, mut sorted) = (Open::default(), BTreeSet::<Key>::new());
         for epoch in 0..20_000 {
             let id = ConnectionId { epoch: 1, index: random.below(50) as u32 };
-            let known = sorted.iter().find(|(.., other)| *other == id).copied();
+            let known = sorted.iter().find(|other| other.id == id).copied();
             match known {
                 Some(key) if random.below(4) == 0 => {
                     sorted.remove(&key);
                     open.remove(id);
                 }
                 Some(key) => {
-                    let leases = random.below(5);
+                    let (leases, full) = (random.below(5), random.below(5) == 0);
+                    let turn = if random.below(2) == 0 { epoch } else { key.turn };
+                    let moved = Key { full, leases, turn, ..key };
                     sorted.remove(&key);
-                    sorted.insert((key.0, leases, id));
-                    open.recount(id, leases);
+                    sorted.insert(moved);
+                    open.replace(moved);
                 }
                 None => {
-                    let key = ((epoch % 2 == 0, random.below(3) as u16), random.below(5), id);
+                    let rank = (epoch % 2 == 0, random.below(3) as u16);
+                    let key = Key { full: false, rank, leases: random.below(5), turn: 0, id };
                     sorted.insert(key);
                     open.insert(key);
                 }
             }
-            assert_eq!(open.first(), sorted.first().map(|&(.., id)| id));
+            let first = sorted.first().copied();
+            assert_eq!(open.first(), first.map(|key| key.id));
+            let odd = |id: ConnectionId| id.index % 2 == 1;
+            let other = sorted.iter().find(|key| odd(key.id) && Some(key.full) == first.map(|first| first.full));
+            assert_eq!(open.first_that(odd), other.map(|key| key.id));
             assert_eq!(open.len(), sorted.len());
             assert!(sorted.iter().all(|key| open.contains(key)));
         }
@@ -131,10 +153,11 @@ mod tests {
     #[test]
     fn another_of_the_same_number_is_not_taken_for_it() {
         let (earlier, later) = (ConnectionId { epoch: 1, index: 0 }, ConnectionId { epoch: 3, index: 0 });
+        let key = Key { full: false, rank: (false, 0), leases: 0, turn: 0, id: later };
         let mut open = Open::default();
-        open.insert(((false, 0), 0, later));
+        open.insert(key);
         open.remove(earlier);
-        open.recount(earlier, 9);
-        assert!(open.contains(&((false, 0), 0, later)));
+        open.replace(Key { leases: 9, id: earlier, ..key });
+        assert!(open.contains(&key));
     }
 }

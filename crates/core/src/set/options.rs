@@ -1,5 +1,6 @@
 //! What a set is told: how much it keeps, and for how long.
 
+use crate::ejection::Ejection;
 use crate::idle;
 use crate::options::{OptionsError, sane};
 use crate::recovery::{DAY, Recovery};
@@ -30,6 +31,8 @@ pub struct Options {
     pub lease_timeout: Duration,
     /// Attempts, timeouts and delays of connecting.
     pub recovery: Recovery,
+    /// When a backend that serves badly is left out; `None` never does.
+    pub ejection: Option<Ejection>,
     /// How often the order in which backends are preferred is disturbed.
     pub decoherence: Duration,
     /// Connects under way to one backend at a time.
@@ -49,6 +52,7 @@ impl Default for Options {
             drain_timeout: Duration::from_secs(30),
             lease_timeout: Duration::from_secs(30),
             recovery: Recovery::default(),
+            ejection: None,
             decoherence: Duration::from_secs(60),
             connecting_per_backend: 4,
         }
@@ -105,6 +109,9 @@ impl Options {
         }
         if self.per_backend > MOST_PLACES {
             return refuse("per_backend", format!("must be at most {MOST_PLACES}"));
+        }
+        if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
+            return refuse("ejection", problem);
         }
         if self.connecting_per_backend == 0 {
             return refuse("connecting_per_backend", "must be at least 1");

@@ -1,7 +1,9 @@
 //! Backends, their places, and what is in them.
 
+use super::open::Key;
 use super::{Machine, Timer, WaiterId};
 use crate::backend::Backend;
+use crate::ejection::Service;
 use crate::idle::Idleness;
 use crate::recovery::Tries;
 use std::collections::{BTreeSet, VecDeque};
@@ -46,6 +48,7 @@ pub(super) struct Record {
     pub(super) alive: usize,
     /// The wave in which its attempts ran out last.
     pub(super) failed_in: u64,
+    pub(super) service: Service,
     /// A timer is set to forget it by then.
     pub(super) forget_at: Option<Instant>,
 }
@@ -103,6 +106,12 @@ pub(super) struct Connection {
     pub(super) backend: u32,
     pub(super) place: u32,
     pub(super) leases: usize,
+    /// How many leases the far side can serve at a time, as far as is known.
+    pub(super) capacity: usize,
+    /// The number of its last lease.
+    pub(super) turn: u64,
+    /// A lease of it has ended while it took others.
+    pub(super) served: bool,
     pub(super) idleness: Idleness,
     pub(super) created: Instant,
     pub(super) last_used: Instant,
@@ -126,10 +135,33 @@ pub(super) enum Taking {
     NoMore,
 }
 
+impl Connection {
+    /// What it is judged by among those that any lease may be of.
+    pub(super) fn key(&self, id: ConnectionId) -> Key {
+        let &Connection { leases, capacity, turn, rank, .. } = self;
+        Key { full: leases >= capacity, rank, leases, turn, id }
+    }
+}
+
 impl Record {
+    /// It is left out for having served badly.
+    pub(super) fn is_ejected(&self) -> bool {
+        self.service.ejected_until.is_some()
+    }
+
     /// Its next attempt has to wait.
     pub(super) fn must_wait(&self, now: Instant) -> bool {
         self.setback.is_some_and(|(_, until)| until > now)
+    }
+}
+
+impl Dial {
+    /// It dials, or waits for its turn to: not for the time of its next attempt.
+    pub(super) fn is_under_way(&self) -> bool {
+        match self {
+            Dial::Held { .. } | Dial::Connecting { .. } => true,
+            Dial::Nothing | Dial::Backoff { .. } => false,
+        }
     }
 }
 
@@ -184,6 +216,7 @@ impl Machine {
                 setback: None,
                 alive: 0,
                 failed_in: 0,
+                service: Service::default(),
                 forget_at: None,
             }),
         );

@@ -16,6 +16,8 @@ pub struct Snapshot {
     pub known: usize,
     /// Of these, those that are dead.
     pub dead: usize,
+    /// Of these, those that are left out for having served badly, and until when. Dead ones may be among them.
+    pub ejected: Vec<(Arc<Backend>, Instant)>,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// Who waits for a lease.
@@ -37,7 +39,7 @@ pub struct Figures {
     pub dialling: usize,
     /// Who waits for a lease.
     pub waiting: usize,
-    /// Connections that are up.
+    /// Connections that take leases.
     pub connected: usize,
 }
 
@@ -73,6 +75,7 @@ impl Machine {
             state: self.state,
             known,
             dead,
+            ejected: self.ejected().collect(),
             dialling,
             waiting,
             leases: connections.iter().map(|connection| connection.leases).sum(),
@@ -82,13 +85,13 @@ impl Machine {
 
     /// The figures alone, which are had without a look at every connection.
     pub fn figures(&self) -> Figures {
-        let places = self.records.values().flat_map(|record| &record.places);
+        let places = || self.records.values().flat_map(|record| &record.places);
         Figures {
             known: self.order.len(),
             dead: self.order.iter().filter(|id| self.records[id].dead).count(),
-            dialling: places.filter(|place: &&Place| place.dial != Dial::Nothing).count(),
+            dialling: places().filter(|place| place.dial.is_under_way()).count(),
             waiting: self.waiters.len(),
-            connected: self.connected,
+            connected: places().filter(|place| place.connection.is_some()).count(),
         }
     }
 
@@ -168,11 +171,15 @@ impl Machine {
                 let Some(found) = self.connection(connection).filter(|found| found.taking == Taking::Leases) else {
                     return Err(format!("backend {id}: a place has a connection that takes no leases"));
                 };
-                let open = self.open.contains(&(found.rank, found.leases, connection));
-                if open != (record.known && !place.private) {
+                let open = self.open.contains(&found.key(connection));
+                if open != (record.known && !record.is_ejected() && !place.private) {
                     return Err(format!("backend {id}: {connection:?} open to any lease: {open}"));
                 }
             }
+        }
+        let healthy = |id: &&u32| !self.records[id].dead && !self.records[id].is_ejected();
+        if self.ejected().next().is_some() && !self.order.iter().any(|id| healthy(&id)) {
+            return Err("somebody is left out, though nobody else is healthy".to_owned());
         }
         let planned = |id: &&u32| self.records[id].places.iter().any(|place| place.planned);
         let planned = self.order.iter().filter(planned).count();

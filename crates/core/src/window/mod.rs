@@ -49,7 +49,7 @@ pub use nodes::{Node, NodesError};
 pub use options::Options;
 pub use requests::{Place, Verdict};
 pub use round::Told;
-pub use snapshot::{Snapshot, SocketSnapshot, WindowSnapshot};
+pub use snapshot::{Counters, Latest, Snapshot, SocketSnapshot, WindowSnapshot};
 
 use crate::options::OptionsError;
 use crate::random::Random;
@@ -69,6 +69,13 @@ pub struct RequestId(u64);
 /// Names a window; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WindowId(u64);
+
+impl WindowId {
+    /// Which one it is, counted from 0.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 /// Names a socket; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,6 +178,8 @@ pub struct Machine<N, G> {
     next_socket: u64,
     next_request: u64,
     timers: BTreeSet<(Instant, Timer)>,
+    latest: Option<Latest>,
+    counters: Counters,
     actions: VecDeque<Action<N>>,
     deliveries: VecDeque<Delivery<N>>,
 }
@@ -204,6 +213,8 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             next_socket: 0,
             next_request: 0,
             timers: BTreeSet::new(),
+            latest: None,
+            counters: Counters::default(),
             actions: VecDeque::new(),
             deliveries: VecDeque::new(),
         })

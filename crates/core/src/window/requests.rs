@@ -3,7 +3,7 @@
 use super::ask::{Ask, Refusal};
 use super::nodes::Node;
 use super::round::{Asked, Round, Standing, Told};
-use super::{Account, Action, Delivery, Key, Machine, Outcome, RequestId, SocketId, Timer, WindowId};
+use super::{Account, Action, Delivery, Key, Latest, Machine, Outcome, RequestId, SocketId, Timer, WindowId};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,6 +65,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         ask.suits(&self.nodes)?;
         let id = RequestId(self.next_request);
         self.next_request += 1;
+        self.counters.requests += 1;
         let deadline = now + ask.timeouts(&self.options).1;
         let stage = Stage::InLine { since: now, deadline };
         self.requests.insert(id, Request { tag, ask, stage });
@@ -259,6 +260,9 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     /// Ends a request, and says so.
     pub(super) fn end(&mut self, id: RequestId, outcome: Outcome) {
         if let Some(accounts) = self.take_out(id) {
+            let how = Latest::of(&outcome);
+            self.latest = Some(how);
+            self.counters.ended(how);
             self.deliveries.push_back(Delivery { request: id, outcome, accounts });
         }
     }

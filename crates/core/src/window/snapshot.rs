@@ -4,7 +4,7 @@ use super::nodes::Node;
 use super::requests::Stage as Progress;
 use super::round::Asked;
 use super::windows::Stage;
-use super::{Machine, SocketId, Timer, WindowId};
+use super::{Machine, Outcome, SocketId, Timer, WindowId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,6 +20,54 @@ pub struct Snapshot<N> {
     pub in_line: usize,
     /// The windows there are, the oldest first.
     pub windows: Vec<WindowSnapshot<N>>,
+    /// How the last request ended that did; `None` before the first.
+    pub latest: Option<Latest>,
+    /// What has happened so far.
+    pub counters: Counters,
+}
+
+/// How a request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latest {
+    /// With the answers it wanted.
+    Answered,
+    /// Otherwise.
+    Failed,
+}
+
+impl Latest {
+    pub(super) fn of(outcome: &Outcome) -> Latest {
+        match outcome {
+            Outcome::Reached(_) | Outcome::Complete => Latest::Answered,
+            Outcome::Impossible | Outcome::TimedOutInLine { .. } | Outcome::Refused(_) | Outcome::Closed => {
+                Latest::Failed
+            }
+        }
+    }
+}
+
+/// What has happened to a requester so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that were taken.
+    pub requests: u64,
+    /// Of these, those that have the answers they wanted, and be it that these are refusals.
+    pub answered: u64,
+    /// Of these, those that ended otherwise. The rest is under way, waits, or was forgotten by whoever asked.
+    pub failed: u64,
+    /// Windows that were opened.
+    pub windows: u64,
+    /// Sockets that were opened, or were to be.
+    pub sockets: u64,
+}
+
+impl Counters {
+    pub(super) fn ended(&mut self, how: Latest) {
+        match how {
+            Latest::Answered => self.answered += 1,
+            Latest::Failed => self.failed += 1,
+        }
+    }
 }
 
 /// A window at one moment.
@@ -77,7 +125,19 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             asking: self.requests.len() - self.line.len(),
             in_line: self.line.len(),
             windows: windows.collect(),
+            latest: self.latest,
+            counters: self.counters,
         }
+    }
+
+    /// How the last request ended that did; `None` before the first.
+    pub fn latest(&self) -> Option<Latest> {
+        self.latest
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
     }
 
     /// How many things it remembers: for simulations.

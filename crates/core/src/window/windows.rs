@@ -135,6 +135,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         }
         let id = WindowId(self.next_window);
         self.next_window += 1;
+        self.counters.windows += 1;
         let until = now + self.options.active_for;
         let nodes = Arc::clone(&self.nodes);
         self.windows.insert(id, Window::new(nodes, &self.options.preferred, &mut self.random, now, until));
@@ -159,6 +160,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         }
         let socket = SocketId(self.next_socket);
         self.next_socket += 1;
+        self.counters.sockets += 1;
         window.sockets.insert(node, socket);
         self.sockets.insert(socket, Socket { window: id, node, waiting: BTreeMap::new(), owed: BTreeSet::new() });
         self.actions.push_back(Action::Open { socket, window: id, node: Arc::clone(&window.nodes[node]) });

@@ -2,7 +2,9 @@
 
 use super::upstream::Upstream;
 use super::{Setting, World, ms};
-use carom_core::feed::{Change, ConnectionId, ConnectionState, Instrument, Level, Placement, Standing, State, Topic};
+use carom_core::feed::{
+    Change, ConnectionId, ConnectionState, Counters, Instrument, Level, Placement, Standing, State, Topic,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -133,6 +135,14 @@ impl World {
         let snapshot = self.machine.snapshot();
         assert_eq!(snapshot.waiting, waiting);
         assert_eq!(snapshot.topics, glances.len());
+        // How long is long enough is for the machine to say; an upstream knows who was opened.
+        let settled = snapshot.counters.settled;
+        assert!(settled <= snapshot.counters.opened, "{:?}", snapshot.counters);
+        assert_eq!(snapshot.counters, Counters { settled, ..self.upstream.counted });
+        for connection in &snapshot.connections {
+            let is_retried = connection.state == ConnectionState::Waiting && snapshot.state == State::Running;
+            assert_eq!(connection.next_attempt.is_some(), is_retried, "{connection:?}");
+        }
         assert!(snapshot.peak.topics >= snapshot.topics && snapshot.peak.topics <= self.setting.options.capacity());
         assert_eq!(matches!(self.machine.state(), State::Stopping | State::Stopped), self.closing);
         let most = 8 * (glances.len() + self.setting.options.capacity() + waiting) + 16;

@@ -1,7 +1,7 @@
 //! The upstream: what its connections really carry, and how they fail.
 
 use super::{Event, Moment, World, ms};
-use carom_core::feed::{Change, ConnectionId, End, Instrument, Level};
+use carom_core::feed::{Change, ConnectionId, Counters, End, Instrument, Level};
 use carom_core::random::Random;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub(crate) struct Upstream {
     gone: Vec<ConnectionId>,
     pub(crate) opened: usize,
     pub(crate) ended: usize,
+    /// What happened, as the machine should have counted it.
+    pub(crate) counted: Counters,
     /// When the last attempt failed, if none has succeeded since.
     pub(crate) failed: Option<Moment>,
     /// When connections were opened lately, and when there was a reason for one more that is none of the upstream's doing.
@@ -89,6 +91,7 @@ impl World {
         };
         assert!(self.upstream.links.insert(id, link).is_none(), "a name is never used again");
         self.upstream.opened += 1;
+        self.upstream.counted.connects += 1;
         self.upstream.openings.push_back(self.clock);
         self.promise_connections_are_within_the_limit();
         self.promise_connections_are_not_opened_in_a_loop();
@@ -110,6 +113,7 @@ impl World {
             Weather::Healthy | Weather::Fickle | Weather::Brittle => {
                 link.up = true;
                 self.upstream.failed = None;
+                self.upstream.counted.opened += 1;
                 link.heard = clock;
                 let silent = !self.calm && self.random.chance(self.setting.silent);
                 link.silent = silent && self.setting.options.stall_after.is_some();
@@ -132,10 +136,12 @@ impl World {
             }
             Weather::Refuses | Weather::Hangs => {
                 self.upstream.failed = Some(clock);
+                self.upstream.counted.connect_failures += 1;
                 self.forget_link(id);
                 self.machine.handle_ended(now, id, End::Lost);
             }
             Weather::Bars => {
+                self.upstream.counted.connect_failures += 1;
                 self.forget_link(id);
                 self.machine.handle_ended(now, id, End::Credential);
             }
@@ -190,6 +196,8 @@ impl World {
         }
         let link = self.upstream.links.get_mut(&id).expect("only what is there is closed");
         assert!(!link.told_to_end, "told to end once");
+        // Those that get no goodbye have stalled, or everything ends.
+        self.upstream.counted.lost += u64::from(!goodbye && !self.abandoned);
         link.told_to_end = true;
         self.subscribers.lost(link.carries.keys());
         let at = self.soon();
@@ -199,6 +207,7 @@ impl World {
     pub(super) fn connection_ends(&mut self, id: ConnectionId) {
         let Some(link) = self.upstream.links.get(&id) else { return };
         let bars = !link.told_to_end && self.upstream.weather == Weather::Bars;
+        self.upstream.counted.lost += u64::from(!link.told_to_end);
         self.forget_link(id);
         let end = if bars { End::Credential } else { End::Lost };
         self.machine.handle_ended(self.now(), id, end);
@@ -219,6 +228,7 @@ impl World {
                 let count = admitted.entry(instrument.clone()).or_default();
                 if self.machine.admit(now, line, instrument) {
                     *count += 1;
+                    self.upstream.counted.ticks += 1;
                     self.subscribers.ticked(instrument, *id);
                 }
             }

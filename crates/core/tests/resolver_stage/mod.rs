@@ -85,6 +85,20 @@ pub(crate) fn targets_cut(names: &[&str], additional: &[(&str, &str)], ttl: u64)
     }
 }
 
+/// Where two targets are.
+pub(crate) const SERVICE: [(&str, &str); 2] = [("a", "10.0.0.1"), ("b", "10.0.0.2")];
+
+/// Two targets, each with an IPv4 address, all good for 200 s.
+pub(crate) fn two_targets() -> Stage {
+    let mut stage = Stage::new(service_v4());
+    stage.answer(SRV, targets(&["a:1", "b:1"], 200));
+    for (name, address) in SERVICE {
+        stage.answer(&format!("A {name}"), addresses(&[address], 86_000));
+    }
+    assert_eq!(stage.backends(), ["a (10.0.0.1:1)", "b (10.0.0.2:1)"]);
+    stage
+}
+
 pub(crate) fn nxdomain(ttl: Option<u64>) -> Answer {
     Answer::Nothing { exists: false, ttl: ttl.map(secs) }
 }

@@ -7,8 +7,10 @@
 //!   setting   what kind of world: policies, TTLs, how often things change and go wrong
 //!   zone      what is true: targets, addresses, TTLs, and how nameservers answer for them
 //!   promises  the books, and what must hold
+//!   figures   what people are shown, held against the books
 //! ```
 
+mod figures;
 mod promises;
 #[path = "../world/schedules.rs"]
 mod schedules;
@@ -20,6 +22,7 @@ pub(crate) use setting::Setting;
 
 use carom_core::random::Random;
 use carom_core::resolver::{Action, Answer, AskId, Machine, Question, Resolution};
+use figures::Tally;
 use promises::Books;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -62,6 +65,9 @@ pub(crate) struct World {
     /// Asked, and cancelled or answered since: late answers may come.
     ended: Vec<(AskId, Question)>,
     books: Books,
+    tally: Tally,
+    /// How each question ended last.
+    last: BTreeMap<Question, Answer>,
     calm: bool,
     trace: Trace,
 }
@@ -84,6 +90,8 @@ impl World {
             flights: BTreeMap::new(),
             ended: Vec::new(),
             books: Books::new(&setting),
+            tally: Tally::default(),
+            last: BTreeMap::new(),
             calm: false,
             trace: trace.clone(),
             setting,
@@ -208,6 +216,8 @@ impl World {
     fn answer(&mut self, id: AskId, answer: Answer) {
         if let Some(flight) = self.flights.remove(&id) {
             self.books.answered(self.clock, &flight.question, &answer, self.machine.options());
+            self.tally.ended(&answer);
+            self.last.insert(flight.question.clone(), answer.clone());
             self.ended.push((id, flight.question));
         }
         self.machine.handle_answer(self.now(), id, answer);
@@ -221,6 +231,7 @@ impl World {
             match action {
                 Action::Ask { id, question, timeout } => {
                     self.promises_2_5_9_a_question_is_due(&question);
+                    self.tally.asked();
                     let way = timeout.mul_f64(self.random.fraction() * self.setting.slowness);
                     self.at(self.clock + way, Event::Served(id));
                     self.flights.insert(id, Flight { question, asked: self.clock, timeout });
@@ -241,6 +252,7 @@ impl World {
         }
         self.promises_3_4_7_10_11_what_is_published(self.books.published > published);
         self.promise_9_nobody_asks_for_what_is_gone();
+        self.promise_12_figures_are_what_happened();
     }
 
     fn recur(&mut self, event: Event) {

@@ -12,6 +12,7 @@
 //!   9  nobody asks for what is not a target any more
 //!  10  it is complete as soon as everything has been tried
 //!  11  a set is published whole: not before everything has been tried, or a timeout has passed; and then it is
+//!  12  what is counted and shown of every question is what happened to it
 //! ```
 
 use super::zone::{Figures, figures};
@@ -168,6 +169,14 @@ impl Books {
         };
         let about = about.clamp(options.min_ttl, options.max_ttl);
         self.rests.insert(question.clone(), (clock + about, troubled));
+    }
+
+    /// How many records the latest answers to a question say there are, if there are any.
+    pub(super) fn found(&self, question: &Question) -> Option<usize> {
+        match question.kind {
+            Kind::Srv => None,
+            Kind::Aaaa | Kind::A => self.known.get(question).map(BTreeSet::len).filter(|count| *count > 0),
+        }
     }
 
     /// Whether there is such a question to be asked.

@@ -216,6 +216,11 @@ impl Stage {
         self.go();
     }
 
+    pub(crate) fn retire(&mut self, connection: ConnectionId) {
+        self.machine.retire(self.now, connection);
+        self.go();
+    }
+
     pub(crate) fn cancel(&mut self, waiter: WaiterId) -> bool {
         let was_waiting = self.machine.forget_waiter(self.now, waiter);
         self.go();

@@ -8,6 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) want: Want,
+    pub(super) came: Moment,
     pub(super) timeout: Duration,
     pub(super) deadline: Moment,
 }
@@ -25,7 +26,7 @@ impl World {
                 self.granted(&want, connection);
             }
             Leased::Waiting(waiter) => {
-                let caller = Caller { want, timeout, deadline: self.clock + timeout };
+                let caller = Caller { want, came: self.clock, timeout, deadline: self.clock + timeout };
                 assert!(self.waiting.insert(waiter, caller).is_none(), "a waiter's name is its own");
                 if self.random.chance(self.setting.gives_up) && !self.calm {
                     let after = timeout.mul_f64(self.random.fraction());
@@ -34,6 +35,7 @@ impl World {
             }
             Leased::Refused(refusal) => {
                 self.books.refused += 1;
+                self.figures.refused(&refusal);
                 match refusal {
                     Refusal::Closed => assert!(self.books.closing, "it is not closed"),
                     Refusal::Failed { dead: 0, known: 0 } => assert!(self.known.is_empty(), "somebody is known"),
@@ -56,7 +58,8 @@ impl World {
                 .then(|| self.random.below(self.setting.options.per_backend.max(1)));
             Want { place, ..Want::of(backend(self.random.below(self.setting.servers))) }
         } else {
-            Want::any()
+            let avoid = self.random.chance(0.2).then(|| backend(self.random.below(self.setting.servers)));
+            Want { avoid, ..Want::any() }
         };
         let (least, most) = self.setting.patience;
         let timeout = least + (most - least).mul_f64(self.random.fraction());
@@ -67,17 +70,21 @@ impl World {
         let was_waiting = self.machine.forget_waiter(self.now(), waiter);
         assert_eq!(was_waiting, self.waiting.remove(&waiter).is_some(), "it waits until it is told otherwise");
         self.books.given_up += usize::from(was_waiting);
+        self.figures.given_up += u64::from(was_waiting);
     }
 
     pub(super) fn deliver(&mut self, delivery: Delivery) {
         match delivery {
             Delivery::Granted { waiter, connection } => {
                 let caller = self.waiting.remove(&waiter).expect("a waiter is told once");
+                self.figures.waited += 1;
+                self.figures.waited_for += self.clock - caller.came;
                 self.granted(&caller.want, connection);
             }
             Delivery::Refused { waiter, refusal } => {
                 let caller = self.waiting.remove(&waiter).expect("a waiter is told once");
                 self.books.refused += 1;
+                self.figures.refused(&refusal);
                 self.promise_refusals_are_true(&caller, &refusal);
             }
         }
@@ -86,6 +93,13 @@ impl World {
     fn granted(&mut self, want: &Want, connection: ConnectionId) {
         self.promise_a_lease_is_of_something_that_works(want, connection);
         self.books.leased(connection);
+        self.figures.leases += 1;
+        if self.random.chance(self.setting.limits_leases) {
+            let capacity = self.random.below(4);
+            self.note(|_| format!("  {connection:?} serves {capacity} at a time"));
+            self.books.limited(connection, capacity);
+            self.machine.set_capacity(connection, capacity);
+        }
         let hold = ms(1) + self.setting.hold.mul_f64(self.random.fraction());
         self.at(self.clock + hold, Event::Releases(connection));
     }

@@ -7,9 +7,11 @@
 //!   setting   what kind of world: sizes, policies, how often things go wrong
 //!   callers   lease, wait, give up, hold, release
 //!   promises  the books, and what must hold
+//!   figures   what has happened so far, counted again
 //! ```
 
 mod callers;
+mod figures;
 #[path = "../world/limits.rs"]
 mod limits;
 mod promises;
@@ -25,6 +27,7 @@ use callers::Caller;
 use carom_core::backend::Backend;
 use carom_core::random::Random;
 use carom_core::set::{Action, ConnectionId, Machine, WaiterId};
+use figures::Figures;
 use limits::one_of;
 use promises::Books;
 use std::collections::BTreeMap;
@@ -71,6 +74,7 @@ pub(crate) struct World {
     known: BTreeMap<usize, u16>,
     waiting: BTreeMap<WaiterId, Caller>,
     books: Books,
+    figures: Figures,
     calm: bool,
     trace: Trace,
 }
@@ -93,6 +97,7 @@ impl World {
             known: BTreeMap::new(),
             waiting: BTreeMap::new(),
             books: Books::default(),
+            figures: Figures::default(),
             calm: false,
             trace: trace.clone(),
             setting,
@@ -173,7 +178,9 @@ impl World {
                 self.clock = wake;
                 self.note(|_| "wake".to_owned());
                 self.machine.handle_timeout(self.now());
+                self.figures.time_passes = true;
                 self.after_machine();
+                self.figures.time_passes = false;
                 self.promise_no_busy_loop();
                 self.promise_everything_due_is_done();
             }
@@ -204,6 +211,13 @@ impl World {
             }
             Event::GivesUp(waiter) => self.give_up(waiter),
             Event::Releases(id) => {
+                self.judge(id);
+                if self.random.chance(self.setting.retires) {
+                    self.note(|_| "  retires it".to_owned());
+                    self.books.retired(self.clock, id, &self.setting);
+                    self.machine.retire(now, id);
+                    self.after_machine();
+                }
                 self.books.released(self.clock, id);
                 self.machine.release(now, id);
             }
@@ -226,6 +240,18 @@ impl World {
                 self.stray();
                 self.recur(event);
             }
+        }
+    }
+
+    /// Somebody who had a lease says how it was served.
+    fn judge(&mut self, id: ConnectionId) {
+        let Some(server) = self.books.server_of(id) else { return };
+        if self.random.chance(self.setting.complains) && !self.calm {
+            self.note(|_| format!("  complains of {server}"));
+            self.machine.complain(self.now(), &backend(server));
+            self.after_machine();
+        } else {
+            self.machine.commend(&backend(server));
         }
     }
 
@@ -267,6 +293,7 @@ impl World {
         };
         if !accepted {
             self.books.dial_failed(self.clock, id, &self.setting);
+            self.figures.connect_failures += 1;
             self.machine.handle_failed(now, id);
             return;
         }
@@ -283,11 +310,12 @@ impl World {
     /// Something late is said of what is gone: it changes nothing.
     fn stray(&mut self) {
         let Some(id) = self.books.some_gone(&mut self.random) else { return };
-        let (now, kind) = (self.now(), self.random.below(4));
+        let (now, kind) = (self.now(), self.random.below(5));
         self.promise_strays_change_nothing(|machine| match kind {
             0 => machine.handle_connected(now, id),
             1 => machine.handle_failed(now, id),
             2 => machine.handle_ended(now, id),
+            3 => machine.retire(now, id),
             _ => machine.release(now, id),
         });
     }
@@ -297,6 +325,7 @@ impl World {
             self.note(|_| format!("  {action:?}"));
             self.promise_actions(&action);
             if let Action::Dial { connection, backend, timeout } = action {
+                self.figures.connects += 1;
                 let server = number(&backend);
                 let behaviour = self.behaviour[server];
                 let takes = self.setting.dial.mul_f64(self.random.fraction());

@@ -41,6 +41,10 @@ struct Link {
     stage: Stage,
     created: Moment,
     leases: usize,
+    /// How many it can serve at a time, as far as was said.
+    capacity: usize,
+    /// One of its leases has ended before it was retired.
+    served: bool,
     /// Since when nobody has held it.
     unheld: Moment,
     told_added: bool,
@@ -48,6 +52,8 @@ struct Link {
     told_drain: bool,
     /// Its holders have until then.
     until: Option<Moment>,
+    /// One of its holders has said that it takes no more.
+    retired: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +104,26 @@ impl Books {
         if let Some(link) = self.links.get_mut(&id) {
             link.leases -= 1;
             link.unheld = clock;
+            link.served |= !link.told_removed;
         }
+    }
+
+    /// One that served nobody and is as young as that counts as a failure.
+    pub(super) fn retired(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.retired = true;
+        let (server, short) = (link.server, clock - link.created < setting.limits.delay);
+        if short && !link.served && !link.told_removed {
+            self.rest(clock, server, setting);
+        }
+    }
+
+    pub(super) fn limited(&mut self, id: ConnectionId, capacity: usize) {
+        self.links.get_mut(&id).expect("it is there").capacity = capacity;
+    }
+
+    pub(super) fn server_of(&self, id: ConnectionId) -> Option<usize> {
+        self.links.get(&id).map(|link| link.server)
     }
 
     pub(super) fn ended_by_itself(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
@@ -106,9 +131,9 @@ impl Books {
         let (server, short) = (link.server, clock - link.created < setting.limits.delay);
         if link.told_removed {
             self.forget(id);
-        } else {
-            link.stage = Stage::Ended;
+            return;
         }
+        link.stage = Stage::Ended;
         if short {
             self.rest(clock, server, setting);
         }
@@ -146,7 +171,10 @@ impl World {
         self.promise_waiters_are_told_by_their_deadline();
         self.promise_states_follow_the_diagram();
         self.promise_somebody_wants_what_is_dialled();
-        let snapshot = self.machine.snapshot();
+        self.promise_enough_are_left();
+        let observation = self.machine.observe();
+        self.figures_agree(&observation);
+        let snapshot = observation.figures;
         let leases: usize = self.books.links.values().map(|link| link.leases).sum();
         assert_eq!((snapshot.leases, snapshot.waiting), (leases, self.waiting.len()), "leases, waiters");
         assert_eq!(snapshot.known, self.books.known.len().min(if self.books.closing { 0 } else { usize::MAX }));
@@ -181,11 +209,14 @@ impl World {
                     stage: Stage::Dialling,
                     created: self.clock,
                     leases: 0,
+                    capacity: usize::MAX,
+                    served: false,
                     unheld: self.clock,
                     told_added: false,
                     told_removed: false,
                     told_drain: false,
                     until: None,
+                    retired: false,
                 };
                 self.books.links.insert(*connection, link);
                 self.promise_dials_are_bounded(server);
@@ -214,6 +245,8 @@ impl World {
             }
             Action::Shut(id) => {
                 let link = self.books.forget(*id);
+                let idle = self.clock.saturating_sub(link.unheld);
+                self.figures.shut(link.leases == 0, idle, &self.setting.options);
                 assert!(link.stage == Stage::Up && link.told_removed, "shut once, after it was removed");
                 let over = link.until.is_some_and(|until| until <= self.clock);
                 assert!(link.leases == 0 || over || self.books.abandoned, "shut while it is held");
@@ -250,13 +283,13 @@ impl World {
         }
     }
 
-    /// A connection that works takes no more leases: because its backend is gone, or it was idle, or for the plan.
+    /// A connection that works takes no more leases: because its backend is gone, or it was idle or retired, or for the plan.
     fn promise_nothing_is_given_up_without_reason(&self, id: ConnectionId) {
         let (link, options) = (&self.books.links[&id], &self.setting.options);
         let known = self.books.known.contains(&link.server);
         let idle = link.leases == 0
             && (options.per_backend == 0 || options.max_idle.is_some_and(|max| self.clock - link.unheld >= max));
-        if self.books.closing || idle || (!known && link.until.is_some()) {
+        if self.books.closing || idle || link.retired || (!known && link.until.is_some()) {
             return;
         }
         assert!(known && options.eager, "given up too early: {link:?}");
@@ -269,7 +302,11 @@ impl World {
         assert!(link.takes_leases(), "a lease of something on its way out: {link:?}");
         match &want.backend {
             Some(backend) => assert_eq!(link.server, number(backend)),
-            None => assert!(self.books.known.contains(&link.server), "a lease of any backend is of a known one"),
+            None => {
+                assert!(self.books.known.contains(&link.server), "a lease of any backend is of a known one");
+                let alone = self.setting.options.per_backend == 0;
+                assert!(alone || !self.left_out().contains(&link.server), "a lease of one that is left out");
+            }
         }
         let per_backend = self.setting.options.per_backend;
         if let Some(place) = want.place.filter(|place| *place < per_backend) {
@@ -279,16 +316,40 @@ impl World {
     }
 
     pub(super) fn promise_the_least_used_is_leased(&self, want: &Want, id: ConnectionId) {
-        let burden = |link: &Link| (self.known.get(&link.server), link.leases);
+        let burden = |link: &Link| (link.leases >= link.capacity, self.known.get(&link.server), link.leases);
         let mine = &self.books.links[&id];
+        let avoided = want.avoid.as_ref().map(number);
+        let out = self.left_out();
+        let takes_part = |link: &Link| self.known.contains_key(&link.server) && !out.contains(&link.server);
         let better = |link: &Link| match &want.backend {
-            None if self.setting.options.eager => false,
-            None => self.known.contains_key(&link.server) && burden(link) < burden(mine),
+            None if Some(mine.server) == avoided => {
+                // With room for one more on the one to be avoided alone, it is not.
+                let as_full = (link.leases >= link.capacity) <= (mine.leases >= mine.capacity);
+                Some(link.server) != avoided && takes_part(link) && as_full
+            }
+            None if self.setting.options.eager || avoided == Some(link.server) => false,
+            None => takes_part(link) && burden(link) < burden(mine),
             Some(_) if want.place.is_some_and(|place| place < self.setting.options.per_backend) => false,
             Some(_) => link.server == mine.server && link.leases < mine.leases,
         };
         let found = self.books.links.values().find(|link| link.takes_leases() && better(link));
         assert!(found.is_none(), "{found:?} had fewer leases than {mine:?}");
+    }
+
+    /// Servers that are left out for having served badly.
+    fn left_out(&self) -> BTreeSet<usize> {
+        self.machine.snapshot().ejected.iter().map(|(backend, _)| number(backend)).collect()
+    }
+
+    /// Some are left out only while more than those that may not be are healthy, and not for longer than they should be.
+    fn promise_enough_are_left(&self) {
+        let snapshot = self.machine.snapshot();
+        let Some((_, until)) = snapshot.ejected.iter().min_by_key(|(_, until)| *until) else { return };
+        assert!(self.setting.options.ejection.is_some(), "nobody wanted that");
+        assert!(self.setting.complains > 0.0, "nobody complained");
+        assert!(snapshot.ejected.len() < snapshot.known, "nobody is left");
+        let next = self.machine.next_timeout().expect("somebody is out");
+        assert!(next <= *until, "out for too long");
     }
 
     fn promise_waiters_are_told_by_their_deadline(&self) {
@@ -385,7 +446,8 @@ impl World {
     pub(crate) fn settling(&self) -> Duration {
         let limits = &self.setting.limits;
         let attempt = limits.max_timeout + self.setting.dial + self.setting.late;
-        (attempt + self.setting.limits.longest_delay()) * 4 + Duration::from_millis(10)
+        let out = self.machine.snapshot().ejected.iter().map(|(_, until)| *until - (self.start + self.clock)).max();
+        (attempt + self.setting.limits.longest_delay()) * 4 + Duration::from_millis(10) + out.unwrap_or_default()
     }
 
     pub(super) fn promise_nothing_is_left(&self) {

@@ -1,6 +1,7 @@
 //! What kind of world it is: everything that does not change while it runs.
 
 use super::limits::{Limits, ms, one_of};
+use carom_core::ejection::Ejection;
 use carom_core::random::Random;
 use carom_core::set::Options;
 use std::time::Duration;
@@ -26,6 +27,12 @@ pub(crate) struct Setting {
     pub(crate) gives_up: f64,
     /// How likely a connection ends some time.
     pub(crate) mortal: f64,
+    /// How likely a holder says of a connection that it takes no more.
+    pub(crate) retires: f64,
+    /// How likely a holder complains of how it was served.
+    pub(crate) complains: f64,
+    /// How likely a holder says how many a connection can serve at a time.
+    pub(crate) limits_leases: f64,
     pub(crate) caller_every: Duration,
     pub(crate) weather_every: Option<Duration>,
     pub(crate) backends_every: Option<Duration>,
@@ -54,6 +61,10 @@ impl Setting {
             drain_timeout: one_of(random, &[ms(0), ms(200), ms(2_000)]),
             lease_timeout: ms(1_000),
             recovery: limits.recovery(),
+            ejection: random.chance(0.5).then(|| {
+                let ejection = Ejection::default().consecutive(1 + random.below(3) as u32);
+                ejection.time(one_of(random, &[ms(20), ms(300)])).max_ejected(one_of(random, &[0.3, 0.5, 1.0]))
+            }),
             decoherence: one_of(random, &[ms(100), ms(1_000), ms(10_000)]),
             connecting_per_backend: 1 + random.below(4),
         };
@@ -70,6 +81,9 @@ impl Setting {
             places: one_of(random, &[0.0, 0.5]),
             gives_up: random.fraction() * 0.4,
             mortal: random.fraction() * 0.6,
+            retires: one_of(random, &[0.0, 0.02, 0.3]),
+            complains: one_of(random, &[0.0, 0.1, 0.6]),
+            limits_leases: one_of(random, &[0.0, 0.1]),
             caller_every: one_of(random, &[ms(10), ms(60), ms(400)]),
             weather_every: Some(one_of(random, &[ms(200), ms(1_000), ms(4_000)])),
             backends_every: random.chance(0.6).then(|| one_of(random, &[ms(100), ms(1_000), ms(4_000)])),
@@ -85,6 +99,8 @@ impl Setting {
         setting.names = 0.0;
         setting.gives_up = 0.0;
         (setting.backends_every, setting.jump_every) = (None, None);
+        // Nobody complains of the one.
+        setting.options.ejection = None;
         // One by one, each in doubt after a quarter of its attempt; alone for one lease, after all of it.
         let each = setting.limits.max_timeout + setting.limits.longest_delay();
         let enough = each * (setting.servers as u32 + 1) + setting.dial * 2 + ms(100);

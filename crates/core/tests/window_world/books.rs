@@ -4,7 +4,7 @@ use super::{Moment, Tag, number};
 use carom_core::backend::Backend;
 use carom_core::random::Random;
 use carom_core::window::{
-    Ask, Delivery, Goal, Key, Options, Outcome, Refusal, RequestId, SocketId, Told, Verdict, WindowId,
+    Ask, Counters, Delivery, Goal, Key, Options, Outcome, Refusal, RequestId, SocketId, Told, Verdict, WindowId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +27,9 @@ pub(super) struct Books {
     pub(super) closed: bool,
     pub(super) ended: usize,
     pub(super) failed: usize,
+    pub(super) counted: Counters,
+    /// Every window there was.
+    windows_ever: BTreeSet<WindowId>,
 }
 
 /// A request.
@@ -176,6 +179,7 @@ impl Books {
         let reply = ask.reply_timeout.unwrap_or(options.reply_timeout);
         let inquiry = Inquiry { tag, ask, since: clock, ack, reply, started: None, asked: Vec::new() };
         assert!(self.live.insert(id, inquiry).is_none(), "a request's name is its own");
+        self.counted.requests += 1;
     }
 
     /// What should have happened before this moment has.
@@ -197,6 +201,8 @@ impl Books {
         nodes: &BTreeMap<usize, u8>,
     ) {
         assert!(self.ever.insert(socket), "a socket's name is its own");
+        self.counted.sockets += 1;
+        self.counted.windows += u64::from(self.windows_ever.insert(window));
         let fresh = Window {
             created: clock,
             servers: nodes.keys().copied().collect(),
@@ -364,6 +370,10 @@ impl Books {
         let inquiry = self.live.remove(&delivery.request).expect("a request ends once");
         self.carried.extend(inquiry.started.map(|start| (start.window, inquiry.tag)));
         self.ended += 1;
+        match delivery.outcome {
+            Outcome::Reached(_) | Outcome::Complete => self.counted.answered += 1,
+            _ => self.counted.failed += 1,
+        }
         self.failed += usize::from(matches!(delivery.outcome, Outcome::Impossible | Outcome::TimedOutInLine { .. }));
     }
 

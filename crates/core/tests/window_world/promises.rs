@@ -16,6 +16,7 @@ impl World {
         self.promise_windows_keep_their_limits();
         self.promise_no_socket_lives_without_reason();
         self.promise_requests_wait_only_for_windows();
+        assert_eq!(self.machine.snapshot().counters, self.books.counted, "what is counted is what happened");
     }
 
     /// Nobody goes on who has what it wants or cannot get it, and as many are asked as should be.

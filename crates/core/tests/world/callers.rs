@@ -40,11 +40,10 @@ impl World {
         let request = Request { timeout, error_on_empty: self.random.chance(0.2), avoid };
         let waits = self.setting.gives_up == 0.0 || self.random.chance(0.85);
         let now = self.callers_now();
-        let came = now - self.start;
         let claim = self.claims.len();
         self.claims.push(Claim {
             arrival: claim as u64,
-            deadline: waits.then_some(came + timeout),
+            deadline: waits.then_some(now - self.start + timeout),
             request,
             avoids: avoided.filter(|_| avoid.is_some()).map(|server| (server, self.servers[server].term)),
             stage: Stage::Over,
@@ -56,6 +55,7 @@ impl World {
         if let Some(slot) = (avoid.is_none() && self.takes_the_short_way()).then(|| self.machine.claim_warm()).flatten()
         {
             self.note(|_| format!("  claim {claim} is warm: {slot:?}"));
+            self.figures.served_in_passing();
             self.granted_at_once(claim, slot, None);
         } else {
             let claimed = if waits { self.machine.claim(now, request) } else { self.machine.try_claim(now) };
@@ -93,7 +93,10 @@ impl World {
     fn claim_began(&mut self, claim: usize, claimed: Claimed) {
         self.note(|_| format!("  claim {claim}: {claimed:?}"));
         match claimed {
-            Claimed::Granted { slot, place, ask } => self.granted_at_once(claim, slot, ask.then_some(place)),
+            Claimed::Granted { slot, place, ask } => {
+                self.figures.served();
+                self.granted_at_once(claim, slot, ask.then_some(place));
+            }
             Claimed::Waiting(waiter) => {
                 assert!(self.claims[claim].deadline.is_some(), "try_claim waits");
                 self.claims[claim].stage = Stage::InLine(waiter);
@@ -107,6 +110,7 @@ impl World {
             }
             Claimed::Refused(refusal) => {
                 self.claims[claim].stage = Stage::Over;
+                self.figures.refused(refusal);
                 self.refusal_is_true(claim, refusal);
             }
         }
@@ -114,6 +118,7 @@ impl World {
 
     pub(super) fn deliver_grant(&mut self, waiter: WaiterId, slot: SlotRef) {
         let claim = self.leaves_line(waiter);
+        self.figures.waited += 1;
         self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, false);
         let id = self.take_connection(slot);
         self.claims[claim].granted = true;
@@ -131,6 +136,7 @@ impl World {
             // Those who time out together were ahead of each other.
             assert!(ahead >= self.line.range(..self.claims[claim].arrival).count(), "wrong number ahead");
         }
+        self.figures.refused(refusal);
         self.refusal_is_true(claim, refusal);
         self.claims[claim].stage = Stage::Refused(waiter);
         let latency = self.latency();
@@ -165,6 +171,7 @@ impl World {
             Stage::InLine(waiter) => {
                 assert!(self.machine.forget_waiter(waiter), "in line, but not for the machine");
                 assert!(!self.machine.forget_waiter(waiter), "gone, but still in line");
+                self.figures.given_up += 1;
                 self.waiters.remove(&waiter);
                 self.line.remove(&self.claims[claim].arrival);
                 self.claims[claim].stage = Stage::Over;
@@ -208,7 +215,14 @@ impl World {
     pub(super) fn caller_releases(&mut self, claim: usize) {
         let Stage::Holding(slot, id) = self.claims[claim].stage else { panic!("holds nothing") };
         let (spoils, fails) = (self.setting.spoils, self.setting.fails);
-        let outcome = if self.random.chance(fails) {
+        let served_badly = self.random.chance(fails);
+        // Whoever complains has had an answer.
+        let outcome = if served_badly && self.connections[id].alive && self.random.chance(0.5) {
+            let now = self.callers_now();
+            self.machine.complain(now, slot);
+            self.after_machine();
+            if self.random.chance(0.8) { Outcome::Open } else { Outcome::Discarded }
+        } else if served_badly {
             Outcome::Failed
         } else if self.random.chance(spoils) {
             [Outcome::Dropped, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
@@ -222,6 +236,7 @@ impl World {
     }
 
     fn release(&mut self, claim: usize, slot: SlotRef, id: usize, outcome: Outcome) {
+        self.figures.came_back(outcome);
         self.note(|_| format!("  claim {claim} releases {slot:?} {outcome:?}"));
         self.seats[slot.index()].content = match outcome {
             Outcome::Open | Outcome::Discarded => Content::Idle(id),
@@ -239,7 +254,10 @@ impl World {
         let short = outcome == Outcome::Open && self.takes_the_short_way();
         match if short { self.machine.release_warm(slot) } else { Returned::Declined } {
             Returned::Rests => {}
-            Returned::Passed { waiter, slot } => self.deliver_grant(waiter, slot),
+            Returned::Passed { waiter, slot } => {
+                self.figures.served_in_passing();
+                self.deliver_grant(waiter, slot);
+            }
             Returned::Declined => {
                 let now = self.callers_now();
                 self.machine.release(now, slot, outcome);

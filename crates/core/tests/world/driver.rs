@@ -58,7 +58,10 @@ impl World {
         while let Some(delivery) = self.machine.poll_delivery() {
             self.note(|_| format!("  {delivery:?}"));
             match delivery {
-                Delivery::Grant { waiter, slot } => self.deliver_grant(waiter, slot),
+                Delivery::Grant { waiter, slot } => {
+                    self.figures.served();
+                    self.deliver_grant(waiter, slot);
+                }
                 Delivery::Refuse { waiter, refusal } => self.deliver_refusal(waiter, refusal),
             }
         }
@@ -116,6 +119,7 @@ impl World {
     fn enter_in_the_books(&mut self, action: &Action) {
         match action {
             Action::Connect { slot, backend } => {
+                self.figures.connects += 1;
                 let server = self.server_of(backend);
                 let (term, index) = (self.servers[server].term, slot.index());
                 if self.seats.len() <= index {
@@ -143,8 +147,10 @@ impl World {
                 }
                 self.seats[slot.index()].content = Content::Closing(Some(id));
             }
-            Action::Abandon { task, slot, .. } => {
+            Action::Abandon { task, slot, timed_out } => {
                 assert_eq!(task.index(), slot.index());
+                let dials = self.seats[slot.index()].content == Content::Dialling;
+                self.figures.connect_failures += u64::from(dials && timed_out.is_some());
                 self.went_wrong(self.seats[slot.index()].server);
                 let seat = &mut self.seats[slot.index()];
                 seat.content = match seat.content {
@@ -269,6 +275,7 @@ impl World {
             }
             None => {
                 if self.machine.is_current(slot) {
+                    self.figures.connect_failures += 1;
                     self.went_wrong(self.seats[slot.index()].server);
                     self.seats[slot.index()].content = Content::Nothing;
                 }

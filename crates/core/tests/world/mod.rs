@@ -8,10 +8,12 @@
 //!   servers   accept, refuse, hang, close soon, die; the resolver's list of them
 //!   driver    does what the machine asks for, late, and tells it what came of it
 //!   callers   claim, wait, give up, hold, release
+//!   figures   what has happened so far, counted again
 //! ```
 
 mod callers;
 mod driver;
+mod figures;
 mod promises;
 mod schedules;
 mod servers;
@@ -28,6 +30,7 @@ use carom_core::random::Random;
 use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::WaiterId;
 use driver::Driver;
+use figures::Figures;
 use promises::Books;
 use servers::{Connection, Server};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +103,7 @@ pub(crate) struct World {
     line: BTreeMap<u64, usize>,
     waiters: BTreeMap<WaiterId, usize>,
     books: Books,
+    figures: Figures,
     trace: Trace,
 }
 
@@ -126,6 +130,7 @@ impl World {
             line: BTreeMap::new(),
             waiters: BTreeMap::new(),
             books: Books::new(setting.options.maximum),
+            figures: Figures::default(),
             trace: trace.clone(),
             setting,
         };

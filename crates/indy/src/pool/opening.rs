@@ -7,6 +7,7 @@ use crate::genesis::Genesis;
 use crate::ledger::{Cache, Ledger};
 use crate::node::Node;
 use crate::transport::Wire;
+use carom::Monitor;
 use carom::window::{Builder, Requester};
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -86,6 +87,16 @@ impl Opening {
     /// How many windows there may be at a time; see [`Builder::max_windows`]. Default: no limit.
     pub fn max_windows(self, max_windows: impl Into<Option<usize>>) -> Opening {
         self.windows(|windows| windows.max_windows(max_windows))
+    }
+
+    /// What its windows are called in logs and by the monitor. Default `indy`.
+    pub fn name(self, name: impl Into<Arc<str>>) -> Opening {
+        self.windows(|windows| windows.name(name))
+    }
+
+    /// Which monitor sees its windows. Default: [`Monitor::global`].
+    pub fn monitor(self, monitor: &Monitor) -> Opening {
+        self.windows(|windows| windows.monitor(monitor))
     }
 
     fn windows(mut self, change: impl FnOnce(Builder<Wire>) -> Builder<Wire>) -> Opening {

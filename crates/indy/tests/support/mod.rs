@@ -1,7 +1,6 @@
 //! What tests of pools have in common.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use carom_core::random::Random;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,30 +64,4 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-/// So many seeds, or the one that `CAROM_SEED` names; `CAROM_SCHEDULES` says how many else.
-pub(crate) fn cases(count: u64) -> impl Iterator<Item = (Case, Random)> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = match number("CAROM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("CAROM_SCHEDULES").unwrap_or(count),
-    };
-    seeds.map(|seed| (Case(seed), Random::new(seed)))
-}
-
-/// Says how to run the case again, if it fails.
-pub(crate) struct Case(u64);
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("rerun with CAROM_SEED={}", self.0);
-        }
-    }
-}
-
-/// Fewer than so many bytes.
-pub(crate) fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
-    (0..random.below(most)).map(|_| random.bits() as u8).collect()
 }

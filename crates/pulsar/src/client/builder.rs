@@ -8,7 +8,7 @@ use crate::hosts::{Addresses, Hosts};
 use carom::dns::{DnsOptions, resolver_for};
 use carom::tcp::Tcp;
 use carom::tls::{Tls, TlsError};
-use carom::{Policy, Set};
+use carom::{Monitor, Policy, Set};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -41,6 +41,7 @@ pub struct Builder {
     empty_token: bool,
     tls: Option<Tls>,
     dns: DnsOptions,
+    monitor: Monitor,
     runtime: Option<Handle>,
 }
 
@@ -79,6 +80,7 @@ pub(crate) struct Options {
     pub(crate) lease_timeout: Duration,
     pub(crate) recovery: Policy,
     pub(crate) dns: DnsOptions,
+    pub(crate) monitor: Monitor,
     pub(crate) tls: bool,
 }
 
@@ -100,6 +102,7 @@ impl Builder {
             empty_token: false,
             tls: None,
             dns: DnsOptions::default(),
+            monitor: Monitor::global().clone(),
             runtime: None,
         }
     }
@@ -175,6 +178,13 @@ impl Builder {
         self
     }
 
+    /// Which monitor sees its connections, as a set that is called as the cluster's address, and its resolvers. Default:
+    /// [`Monitor::global`].
+    pub fn monitor(mut self, monitor: &Monitor) -> Builder {
+        self.monitor = monitor.clone();
+        self
+    }
+
     /// The tokio runtime that the client lives on, with I/O and timers enabled. Default: the one that `build` is called in.
     pub fn runtime(mut self, runtime: Handle) -> Builder {
         self.runtime = Some(runtime);
@@ -209,6 +219,7 @@ impl Builder {
             lease_timeout: self.operation_timeout.mul_f64(0.9),
             recovery: self.recovery.clone(),
             dns: self.dns.clone(),
+            monitor: self.monitor.clone(),
             tls: service.tls,
         };
         let numbers = Arc::new(Numbers::default());
@@ -220,7 +231,8 @@ impl Builder {
             numbers: Arc::clone(&numbers),
         };
         let set = Set::builder(connector)
-            .resolver(Hosts { hosts: service.hosts, dns: self.dns })
+            .resolver(Hosts { hosts: service.hosts, dns: self.dns, monitor: self.monitor.clone() })
+            .monitor(&self.monitor)
             .name(self.address)
             .per_backend(self.per_broker)
             .max_idle(self.max_idle)

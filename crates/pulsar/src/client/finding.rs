@@ -166,7 +166,7 @@ impl Shared {
                 return Ok(lease);
             }
         }
-        let found = self.addresses.of(broker, &self.options.dns).await?;
+        let found = self.addresses.of(broker, &self.options.dns, &self.options.monitor).await?;
         let share = self.options.lease_timeout / u32::try_from(found.len()).unwrap_or(u32::MAX);
         let mut last = None;
         for backend in found {

@@ -25,6 +25,7 @@ impl Adapter for Upstream {
             OnOpen::Slow(delay) => sleep(delay).await,
             OnOpen::Never => pending().await,
             OnOpen::Refuse => return Err(UpstreamError::Credential),
+            OnOpen::Lack => return Err(UpstreamError::NoCredential),
             OnOpen::Panic => panic!("scripted: opening panics"),
         }
         let (said, hears) = mpsc::unbounded_channel();
@@ -91,6 +92,10 @@ impl Adapter for Upstream {
 
     fn refuses_credential(&self, error: &UpstreamError) -> bool {
         *error == UpstreamError::Credential
+    }
+
+    fn lacks_credential(&self, error: &UpstreamError) -> bool {
+        *error == UpstreamError::NoCredential
     }
 }
 

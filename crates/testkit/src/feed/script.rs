@@ -18,6 +18,8 @@ pub enum OnOpen {
     Never,
     /// The credential is refused.
     Refuse,
+    /// There is no credential to present.
+    Lack,
     /// Panics.
     Panic,
 }
@@ -75,6 +77,8 @@ pub struct Written {
 pub enum UpstreamError {
     /// The credential was refused.
     Credential,
+    /// There is no credential.
+    NoCredential,
     /// Opening or writing failed.
     Failed,
     /// The connection was killed.
@@ -85,6 +89,7 @@ impl fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             UpstreamError::Credential => "scripted: token expired",
+            UpstreamError::NoCredential => "scripted: no token",
             UpstreamError::Failed => "scripted: failed",
             UpstreamError::Killed => "scripted: killed",
         })

@@ -1,6 +1,6 @@
 //! Frames: a byte of flags, a length in one byte or in eight, and that many bytes.
 
-use super::error::ZmtpError;
+use crate::error::ZmtpError;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 const MORE: u8 = 0b001;
@@ -8,7 +8,7 @@ const LONG: u8 = 0b010;
 const COMMAND: u8 = 0b100;
 const RESERVED: u8 = 0b1111_1000;
 
-/// A frame. In the channel the flags that matter are inside, encrypted; outside they matter in the handshake alone.
+/// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// It is a command, and a whole one: not a message, nor a part of anything.
@@ -16,10 +16,54 @@ pub(crate) struct Frame {
     pub(crate) body: Bytes,
 }
 
+/// What stands before the body of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    flags: u8,
+    /// How long it is itself.
+    pub(crate) length: usize,
+    /// How long the body is.
+    pub(crate) size: u64,
+}
+
+impl Head {
+    /// Whether it is a command, and a whole one.
+    pub(crate) fn is_command(self) -> bool {
+        self.flags & (COMMAND | MORE) == COMMAND
+    }
+
+    /// Whether it is a message or a part of one.
+    pub(crate) fn is_message(self) -> bool {
+        self.flags & COMMAND == 0
+    }
+
+    /// Whether more parts of its message follow.
+    pub(crate) fn has_more(self) -> bool {
+        self.flags & MORE != 0
+    }
+
+    /// The size, if it is not above the limit.
+    pub(crate) fn within(self, limit: usize) -> Result<usize, ZmtpError> {
+        let size = usize::try_from(self.size).ok().filter(|size| *size <= limit);
+        size.ok_or(ZmtpError::TooLarge { size: self.size, limit })
+    }
+}
+
 /// Appends a frame whose body is made of these pieces.
 pub(crate) fn encode(command: bool, pieces: &[&[u8]], bytes: &mut BytesMut) {
+    encode_flagged(if command { COMMAND } else { 0 }, pieces, bytes);
+}
+
+/// Appends a message of these parts, a frame for each.
+pub(crate) fn encode_parts(parts: &[&[u8]], bytes: &mut BytesMut) {
+    for (index, part) in parts.iter().enumerate() {
+        let flags = if index + 1 < parts.len() { MORE } else { 0 };
+        encode_flagged(flags, &[part], bytes);
+    }
+}
+
+fn encode_flagged(flags: u8, pieces: &[&[u8]], bytes: &mut BytesMut) {
     let size: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let flags = if command { COMMAND } else { 0 };
     bytes.reserve(9 + size);
     match u8::try_from(size) {
         Ok(size) => bytes.put_slice(&[flags, size]),
@@ -33,27 +77,39 @@ pub(crate) fn encode(command: bool, pieces: &[&[u8]], bytes: &mut BytesMut) {
     }
 }
 
-/// Takes the first frame out of `bytes`; `None` while it is not there as a whole. One above `limit` is refused as soon as it
-/// is announced.
-pub(crate) fn decode(bytes: &mut BytesMut, limit: usize) -> Result<Option<Frame>, ZmtpError> {
+/// Reads the head of the first frame in `bytes`; `None` while it is not there as a whole.
+pub(crate) fn head(bytes: &[u8]) -> Result<Option<Head>, ZmtpError> {
     let Some(&flags) = bytes.first() else { return Ok(None) };
     if flags & RESERVED != 0 {
         return Err(ZmtpError::Flags { flags });
     }
-    let (head, size) = if flags & LONG == 0 {
+    let (length, size) = if flags & LONG == 0 {
         let Some(&size) = bytes.get(1) else { return Ok(None) };
         (2, u64::from(size))
     } else {
         let Some(size) = bytes.get(1..9).and_then(|size| size.first_chunk()) else { return Ok(None) };
         (9, u64::from_be_bytes(*size))
     };
-    let size = usize::try_from(size).ok().filter(|size| *size <= limit).ok_or(ZmtpError::TooLarge { size, limit })?;
-    if bytes.len() < head + size {
-        bytes.reserve(head + size - bytes.len());
-        return Ok(None);
+    Ok(Some(Head { flags, length, size }))
+}
+
+/// Takes the first frame out of `bytes`; `None` while it is not there as a whole. One above `limit` is refused as soon as it
+/// is announced.
+pub(crate) fn decode(bytes: &mut BytesMut, limit: usize) -> Result<Option<Frame>, ZmtpError> {
+    let Some(head) = head(bytes)? else { return Ok(None) };
+    let size = head.within(limit)?;
+    Ok(body(bytes, head, size).map(|body| Frame { command: head.is_command(), body }))
+}
+
+/// Takes the first frame, of which this is the head and the size, out of `bytes`; `None` while it is not there as a whole.
+pub(crate) fn body(bytes: &mut BytesMut, head: Head, size: usize) -> Option<Bytes> {
+    let whole = head.length + size;
+    if bytes.len() < whole {
+        bytes.reserve(whole - bytes.len());
+        return None;
     }
-    bytes.advance(head);
-    Ok(Some(Frame { command: flags & (COMMAND | MORE) == COMMAND, body: bytes.split_to(size).freeze() }))
+    bytes.advance(head.length);
+    Some(bytes.split_to(size).freeze())
 }
 
 #[cfg(test)]

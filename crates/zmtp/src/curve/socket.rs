@@ -1,53 +1,23 @@
 //! A socket: a session on one TCP connection, which closes with it.
 
-use super::error::ZmtpError;
 use super::handshake::Fresh;
 use super::keys::{CurveKey, KeyPair};
 use super::session::{Event, Session};
-use bytes::{Bytes, BytesMut};
+use crate::error::{SocketError, ZmtpError};
+use crate::link::Link;
+use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Why a socket is of no use, or does not come to be.
-#[derive(Debug, thiserror::Error)]
-pub enum SocketError {
-    /// There is no connection to be had.
-    #[error("cannot connect to {address}")]
-    Connect {
-        /// Where to.
-        address: SocketAddr,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
-    /// The system has no randomness, and there are no keys without it.
-    #[error("no keys can be made")]
-    Keys(#[source] io::Error),
-    /// The connection broke.
-    #[error("the connection broke")]
-    Io(#[from] io::Error),
-    /// The peer said something that it must not say.
-    #[error(transparent)]
-    Protocol(#[from] ZmtpError),
-    /// The peer left before there was a channel, as it does when it cannot read what is said to it.
-    #[error("the peer closed the connection when {due} was due; it does so if it has not the key that it is known by")]
-    ClosedInHandshake {
-        /// What should have come.
-        due: &'static str,
-    },
-    /// The peer closed the connection.
-    #[error("the peer closed the connection")]
-    Closed,
-}
+/// Messages are short and come one by one, and there may be many sockets.
+const ROOM: usize = 64;
 
 /// One connection with an open channel: opened when it is made, closed when it is dropped, never made again by itself.
 #[derive(Debug)]
 pub struct Socket {
-    stream: TcpStream,
+    link: Link,
     session: Session,
-    input: BytesMut,
     identity: Bytes,
 }
 
@@ -78,9 +48,7 @@ impl Socket {
     }
 
     async fn open(stream: TcpStream, session: Session) -> Result<Socket, SocketError> {
-        // Small messages that wait for nothing: there is no more to come that could travel with them.
-        stream.set_nodelay(true)?;
-        let mut socket = Socket { stream, session, input: BytesMut::new(), identity: Bytes::new() };
+        let mut socket = Socket { link: Link::new(stream, ROOM)?, session, identity: Bytes::new() };
         loop {
             match socket.event().await? {
                 Event::Open { identity } => {
@@ -104,7 +72,7 @@ impl Socket {
     /// # Errors
     /// When the system does not know.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
+        self.link.stream.local_addr()
     }
 
     /// Puts a message in line; [`next`](Self::next) and [`flush`](Self::flush) write it.
@@ -132,37 +100,15 @@ impl Socket {
     /// # Errors
     /// When the connection has ended.
     pub async fn flush(&mut self) -> Result<(), SocketError> {
-        while !self.session.output().is_empty() {
-            self.stream.write_buf(self.session.output()).await?;
-        }
-        Ok(())
+        Ok(self.link.flush(self.session.output()).await?)
     }
 
     async fn event(&mut self) -> Result<Event, SocketError> {
         loop {
-            if let Some(event) = self.session.handle(&mut self.input)? {
+            if let Some(event) = self.session.handle(&mut self.link.input)? {
                 return Ok(event);
             }
-            let (mut reader, mut writer) = self.stream.split();
-            let output = self.session.output();
-            // What was read or written is in or out of the buffers by the time the other branch is dropped.
-            let read = tokio::select! {
-                read = reader.read_buf(&mut self.input) => read,
-                written = writer.write_buf(output), if !output.is_empty() => {
-                    written?;
-                    continue;
-                }
-            };
-            match (read, self.session.due()) {
-                (Ok(1..), _) => {}
-                (Ok(0), None) => return Err(SocketError::Closed),
-                (Ok(0), Some(due)) => return Err(SocketError::ClosedInHandshake { due }),
-                // Who closes with something unread resets the connection, and means the same.
-                (Err(error), Some(due)) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(SocketError::ClosedInHandshake { due });
-                }
-                (Err(error), _) => return Err(error.into()),
-            }
+            self.link.exchange(self.session.due(), self.session.output()).await?;
         }
     }
 }

@@ -9,12 +9,17 @@
 //! ```
 //! Large letters are public keys, small ones secret; with a dash they live as long as the connection.
 
-use super::command::{HELLO, INITIATE, READY, WELCOME, chosen, counted, expect, metadata, peer, seal, unseal};
-use super::error::ZmtpError;
 use super::keys::{CurveKey, KeyPair, random_bytes};
+use super::sealing::{chosen, counted, seal, unseal};
+use crate::command::{IDENTITY, READY, SOCKET_TYPE, expect, metadata, peer};
+use crate::error::ZmtpError;
 use bytes::{Buf, Bytes};
 use crypto_box::{PublicKey, SalsaBox};
 use std::io;
+
+const HELLO: &[u8] = b"\x05HELLO";
+const WELCOME: &[u8] = b"\x07WELCOME";
+const INITIATE: &[u8] = b"\x08INITIATE";
 
 /// What a connection has for itself: keys and numbers never used before and never again.
 #[derive(Debug)]
@@ -68,7 +73,8 @@ impl Client {
         let vouching = [self.fresh.keys.public.as_bytes().as_slice(), self.server.as_bytes()].concat();
         let vouch = SalsaBox::new(&server, &self.keys.secret);
         let vouch = seal(&vouch, chosen(b"VOUCH---", &self.fresh.nonce), &vouching);
-        let known = [self.keys.public.as_bytes(), &self.fresh.nonce[..], &vouch, &metadata("DEALER", &self.identity)];
+        let properties: [(_, &[u8]); 2] = [(SOCKET_TYPE, b"DEALER"), (IDENTITY, &self.identity)];
+        let known = [self.keys.public.as_bytes(), &self.fresh.nonce[..], &vouch, &metadata(&properties)];
         let sealed = seal(&channel, counted(b"CurveZMQINITIATE", counter), &known.concat());
         Ok((channel, [INITIATE, &plain[..], &counter.to_be_bytes(), &sealed].concat()))
     }
@@ -133,7 +139,11 @@ impl Server {
             return Err(ZmtpError::Sealed { command: COMMAND });
         }
         let identity = peer(plain, COMMAND, &["DEALER", "REQ"])?;
-        let sealed = seal(&channel, counted(b"CurveZMQREADY---", counter), &metadata("ROUTER", b""));
+        let sealed = seal(
+            &channel,
+            counted(b"CurveZMQREADY---", counter),
+            &metadata(&[(SOCKET_TYPE, b"ROUTER"), (IDENTITY, b"")]),
+        );
         Ok((number, channel, identity, [READY, &counter.to_be_bytes(), &sealed].concat()))
     }
 }

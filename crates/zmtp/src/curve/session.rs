@@ -1,15 +1,20 @@
 //! A session: one end of a connection, as a machine. Bytes go in, bytes and events come out.
 
-use super::command::{MESSAGE, PING, PONG, counted, expect, refused, seal, unseal};
-use super::error::ZmtpError;
-use super::frame::{self, Frame};
-use super::greeting::{self, GREETING};
 use super::handshake::{Client, Fresh, Server, ready};
 use super::keys::{CurveKey, KeyPair};
+use super::sealing::{counted, seal, unseal};
+use crate::command::{PONG, expect, pinged, refused};
+use crate::error::ZmtpError;
+use crate::frame::{self, Frame};
+use crate::greeting::{self, GREETING, Mechanism};
 use bytes::{Buf, Bytes, BytesMut};
 use crypto_box::{PublicKey, SalsaBox};
 use std::fmt;
 use std::mem;
+
+const CURVE: Mechanism = Mechanism("CURVE");
+
+const MESSAGE: &[u8] = b"\x07MESSAGE";
 
 /// No command of a handshake is longer.
 const LONGEST_COMMAND: usize = 4096;
@@ -94,7 +99,7 @@ impl Session {
     }
 
     fn new(role: Role, limit: usize) -> Session {
-        let output = BytesMut::from(&greeting::greeting(matches!(role, Role::Server(_)))[..]);
+        let output = BytesMut::from(&greeting::greeting(CURVE, matches!(role, Role::Server(_)))[..]);
         Session { state: State::Greeting(role), limit, sent: 0, heard: 0, output }
     }
 
@@ -169,7 +174,7 @@ impl Session {
 
     fn greeted(&mut self, theirs: &[u8; GREETING]) -> Result<(), ZmtpError> {
         let State::Greeting(role) = mem::replace(&mut self.state, State::Over) else { return Ok(()) };
-        greeting::check(theirs)?;
+        greeting::check(theirs, CURVE)?;
         self.state = match role {
             Role::Client(client) => {
                 let hello = client.hello(self.count());
@@ -243,10 +248,7 @@ impl Session {
 
     /// Commands within the channel: of these a peer may send pings, and wants them answered.
     fn told(&mut self, command: &[u8]) -> Result<(), ZmtpError> {
-        let Some(ping) = command.strip_prefix(PING) else { return refused(command) };
-        // Two bytes say for how long it has patience; 16 at most are to be sent back.
-        let context = ping.get(2..).filter(|context| context.len() <= 16);
-        let context = context.ok_or(ZmtpError::Malformed { command: "PING" })?;
+        let Some(context) = pinged(command)? else { return refused(command) };
         // Who does not read what we say needs no more of it.
         if self.output.len() > self.limit {
             return Ok(());
@@ -297,6 +299,7 @@ impl fmt::Debug for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::PING;
 
     /// Gives one what the other has to say.
     fn carry(from: &mut Session, to: &mut Session) -> Vec<Event> {

@@ -1,11 +1,11 @@
-//! ZeroMQ as far as Indy needs it: one DEALER, one ROUTER, one TCP connection between them, encrypted with CURVE.
+//! CURVE, as far as Indy needs it: one DEALER, one ROUTER, one TCP connection between them, encrypted.
 //!
 //! A [`Session`] is one end of a connection as a machine: bytes in, bytes and [events](Event) out. A [`Socket`] is a session on a
 //! connection that is opened and closed exactly when it is said so, which is the point of windows; what ZeroMQ does
 //! beyond that (queues, reconnecting, many peers behind one socket) is left out.
 //!
 //! ```
-//! use carom_indy::zmtp::{KeyPair, Socket};
+//! use carom_zmtp::curve::{KeyPair, Socket};
 //! use tokio::net::TcpListener;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,17 +30,14 @@
 //! # Ok(()) }) }
 //! ```
 
-mod command;
-mod error;
-mod frame;
-mod greeting;
 mod handshake;
 mod keys;
+mod sealing;
 mod session;
 mod socket;
 
-pub use error::ZmtpError;
+pub use crate::error::{SocketError, ZmtpError};
 pub use handshake::Fresh;
 pub use keys::{CurveKey, KeyPair, curve_key};
 pub use session::{Event, Session};
-pub use socket::{Socket, SocketError};
+pub use socket::Socket;

@@ -1,0 +1,186 @@
+//! Attempts to connect: dialled in turn, doubted, failed, and what that means for their backend.
+
+use super::backends::{Doubt, Health, Setback};
+use super::{Action, Machine, State as PoolState};
+use crate::recovery::Tries;
+use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
+use std::time::{Duration, Instant};
+
+impl Machine {
+    /// Adds a slot to a backend and dials, if it is its turn.
+    pub(super) fn add_slot(&mut self, now: Instant, backend: u32) {
+        let index = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { epoch: 0, backend, standing: 0, state: State::Gone });
+            (self.slots.len() - 1) as u32
+        });
+        let record = self.backends.get_mut(backend);
+        let slot = &mut self.slots[index as usize];
+        slot.backend = backend;
+        slot.standing = record.slots.len() as u32;
+        record.slots.push(index);
+        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        let setback = record.setback.filter(|setback| now < setback.until + policy.longest_delay());
+        let tries = match setback {
+            _ if record.health.is_dead() => Tries::watching(policy),
+            Some(setback) => Tries::resumed(policy, setback.failures),
+            None => Tries::new(policy),
+        };
+        match setback {
+            Some(Setback { until, .. }) if until > now && record.may_dial(self.options.connecting_per_backend) => {
+                let slot = self.enter(index, State::Backoff { tries, until });
+                self.set_timer(until, slot);
+            }
+            Some(_) | None => self.dial(now, index, tries),
+        }
+    }
+
+    pub(super) fn dial(&mut self, now: Instant, index: u32, tries: Tries) {
+        let backend = self.slots[index as usize].backend;
+        // Out of its old phase first: it must not stand in its own way.
+        self.enter(index, State::Held { tries: tries.clone() });
+        let record = self.backends.get_mut(backend);
+        if !record.may_dial(self.options.connecting_per_backend) {
+            record.held.push_back(index);
+            return;
+        }
+        let address = record.backend.clone();
+        let timeout = tries.timeout();
+        let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
+        self.set_timer(now + timeout, slot);
+        self.set_timer(now + patience(timeout), slot);
+        self.counters.connects += 1;
+        self.act(Action::Connect { slot, backend: address });
+    }
+
+    /// Lets held slots of a backend dial, as far as it is their turn.
+    pub(super) fn give_turns(&mut self, now: Instant, backend: u32) {
+        loop {
+            let record = self.backends.get_mut(backend);
+            if !record.may_dial(self.options.connecting_per_backend) {
+                return;
+            }
+            let Some(index) = record.held.pop_front() else { return };
+            let slot = &self.slots[index as usize];
+            if slot.backend == backend
+                && let State::Held { tries } = &slot.state
+            {
+                let tries = tries.clone();
+                self.dial(now, index, tries);
+            }
+        }
+    }
+
+    /// A backend works for the first time, or again: what the slots held back had left of their attempts is of no account.
+    pub(super) fn start_afresh(&mut self, backend: u32) {
+        let fresh = Tries::new(self.options.recovery.for_connect(true));
+        for &index in &self.backends.get(backend).held {
+            if let State::Held { tries } = &mut self.slots[index as usize].state {
+                *tries = fresh.clone();
+            }
+        }
+    }
+
+    /// An attempt has taken longer than most do. That is reason enough to try another backend, but not to give up this one
+    /// when there is no other: it may only be slow.
+    pub(super) fn doubt(&mut self, now: Instant, slot: SlotRef, timeout: Duration) {
+        let backend = self.slots[slot.index()].backend;
+        let record = self.backends.get(backend);
+        if record.health.doubt() != Some(Doubt::None) {
+            return;
+        }
+        if self.backends.doubted(Doubt::None) > 1 {
+            self.backends.doubt(backend, Doubt::Slow);
+            self.plan_soon();
+        } else {
+            self.set_timer(now + patience(timeout), slot);
+        }
+    }
+
+    /// An attempt failed: says what follows for the slot, and what it means for the backend.
+    pub(super) fn consume_attempt(&mut self, now: Instant, index: u32, mut tries: Tries) -> Then {
+        let Slot { backend, ref state, .. } = self.slots[index as usize];
+        let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
+        let record = self.backends.get(backend);
+        let others_work = record.counts.working() > itself;
+        let has_worked = record.health.has_worked();
+        let policy = self.options.recovery.for_connect(has_worked);
+        match record.health {
+            Health::Removed => Then::Gone,
+            Health::Dead { .. } => {
+                let until = now + policy.watch_delay(&mut self.random);
+                let tries = Tries::watching(policy);
+                self.backends.get_mut(backend).setback = Some(Setback { failures: tries.failures(policy), until });
+                // Where not all that are dead can be watched at once, they take turns.
+                let failed_with_many = self.state == PoolState::Failed && self.backends.known() > self.options.maximum;
+                if failed_with_many || self.take_turns {
+                    self.backends.demote(backend);
+                    self.plan_soon();
+                }
+                Then::Retry { tries, until }
+            }
+            Health::Unproven { .. } | Health::Proven { .. } => {
+                // That a connection fails does not say that others cannot be made, unless it was the last.
+                let is_news = (itself == 0 || !others_work) && self.backends.doubt(backend, Doubt::Failing);
+                let then = match tries.fail(policy, &mut self.random) {
+                    Some(delay) => Then::Retry { tries, until: now + delay },
+                    None => {
+                        let until = now + policy.watch_delay(&mut self.random);
+                        let tries = Tries::watching(policy);
+                        if others_work {
+                            // It works, but it will not have more of us: leave it alone for a while.
+                            self.backends.rest(backend, until);
+                            Then::Gone
+                        } else {
+                            self.bury(backend);
+                            Then::Retry { tries, until }
+                        }
+                    }
+                };
+                // A connect that fails while others work says that there are enough of them: that is what resting is for.
+                if let Then::Retry { tries, until } = &then
+                    && (itself > 0 || !others_work)
+                {
+                    let failures = tries.failures(self.options.recovery.for_connect(has_worked));
+                    self.backends.get_mut(backend).setback = Some(Setback { failures, until: *until });
+                }
+                // Others that fail at it meanwhile are not needed to see whether there is room.
+                if is_news || itself > 0 || others_work {
+                    self.plan_soon();
+                }
+                then
+            }
+        }
+    }
+
+    /// A connection was of no use: an attempt has failed. If it lived so short that having made it proves nothing, it is one
+    /// more of those that failed before.
+    pub(super) fn blame(&mut self, now: Instant, index: u32, life: Life) -> Then {
+        let record = self.backends.get(self.slots[index as usize].backend);
+        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        let failures = if self.lived_short(life) { life.failures } else { 0 };
+        self.consume_attempt(now, index, Tries::resumed(policy, failures))
+    }
+
+    /// What follows when a connection ended by itself, or did not pass a check or a reset: another is made if one is needed,
+    /// and whether the backend is to blame is for that one to show. Only if nobody ever used it and it lived so short that
+    /// this would be a tight loop, an attempt has failed.
+    pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
+        if life.uses == 0 && self.lived_short(life) { self.blame(now, index, life) } else { Then::Gone }
+    }
+
+    /// A connection is in use or idle, and perhaps has lived long enough to prove something.
+    pub(super) fn forget_setback(&mut self, index: u32, life: Life) {
+        if !self.lived_short(life) {
+            self.backends.get_mut(self.slots[index as usize].backend).setback = None;
+        }
+    }
+
+    fn lived_short(&self, life: Life) -> bool {
+        life.seen.saturating_duration_since(life.born) < self.options.recovery.for_connect(true).shortest_life()
+    }
+}
+
+/// How long an attempt is waited for before its backend is doubted, and then each time until it is looked at again.
+fn patience(timeout: Duration) -> Duration {
+    (timeout / 4).max(Duration::from_millis(1))
+}

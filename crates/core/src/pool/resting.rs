@@ -1,0 +1,73 @@
+//! Connections at rest: settled when nobody has taken them for a while, then watched, timed and checked.
+
+use super::{Action, Machine};
+use crate::slot::{Aside, Life, SETTLED_AFTER, SlotRef, State};
+use std::time::{Duration, Instant};
+
+impl Machine {
+    /// A connection comes to rest after use. When it has settled it is worth watching and timing.
+    pub(super) fn expect_settling(&mut self, now: Instant) {
+        if self.settle_at.is_none() {
+            let at = now + self.settling_time();
+            self.settle_at = Some(at);
+            self.due(at);
+        }
+    }
+
+    /// Begins the next generation of resting connections.
+    pub(super) fn settle_idle(&mut self, now: Instant) {
+        if self.settle_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let rested_by = std::mem::replace(&mut self.generation_began, now);
+        for index in self.picker.begin_generation() {
+            if let State::Idle { last_used, looked_at, .. } = &mut self.slots[index as usize].state {
+                (*last_used, *looked_at) = (rested_by, rested_by);
+            }
+            self.attend_idle(index);
+        }
+        self.settle_at = self.picker.has_unsettled().then_some(now + self.settling_time());
+    }
+
+    /// Short enough for an early check to be in time.
+    fn settling_time(&self) -> Duration {
+        self.options.check_after.map_or(SETTLED_AFTER, |after| SETTLED_AFTER.min(after / 2))
+    }
+
+    /// Watches and times an idle connection.
+    pub(super) fn attend_idle(&mut self, index: u32) {
+        let State::Idle { life, looked_at, .. } = self.slots[index as usize].state else { return };
+        self.forget_setback(index, life);
+        let slot = self.slot_ref(index);
+        self.act(Action::Watch { slot });
+        let check_at = self.options.check_after.map(|after| looked_at + after);
+        for at in [life.expires, check_at].into_iter().flatten() {
+            self.set_timer(at, slot);
+        }
+    }
+
+    /// An idle connection may be too old, or due for a check.
+    pub(super) fn look_at_idle(&mut self, now: Instant, slot: SlotRef, life: Life, looked_at: Instant) {
+        if life.expires.is_some_and(|expires| expires <= now) {
+            self.close_slot(now, slot.index);
+        } else if self.options.check_after.is_some_and(|after| looked_at + after <= now) {
+            let State::Idle { last_used, .. } = self.slots[slot.index()].state else { return };
+            let aside = State::Checking { life, last_used, since: now, aside: Aside::Check };
+            let slot = self.take_aside(now, slot.index, aside);
+            self.act(Action::Check { slot });
+        }
+    }
+
+    /// A connection has been used, and is cleaned before anyone else gets it.
+    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life) {
+        let aside = State::Checking { life, last_used: now, since: now, aside: Aside::Reset };
+        let slot = self.take_aside(now, index, aside);
+        self.act(Action::Reset { slot });
+    }
+
+    fn take_aside(&mut self, now: Instant, index: u32, state: State) -> SlotRef {
+        let slot = self.enter(index, state);
+        self.set_timer(now + self.options.check_timeout, slot);
+        slot
+    }
+}
