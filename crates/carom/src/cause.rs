@@ -3,13 +3,14 @@
 //! Errors belong to users and may do anything when dropped, so whatever is replaced here is handed out, to be dropped when
 //! the lock has been let go.
 
+use crate::quiet::{drop_quietly, text_of};
 use carom_core::backend::Backend;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-type Reason = Arc<dyn Error + Send + Sync>;
+pub(crate) type Reason = Arc<dyn Error + Send + Sync>;
 
 /// The last real error that a pool, a set or another of its kind met.
 #[derive(Clone, Debug)]
@@ -57,6 +58,18 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Who failed; `None` when it was the resolver.
+    #[allow(dead_code, reason = "for HTTP alone")]
+    pub(crate) fn backend(&self) -> Option<&Backend> {
+        match self {
+            Cause::Connect { backend, .. }
+            | Cause::Check { backend, .. }
+            | Cause::Reset { backend, .. }
+            | Cause::Use { backend, .. } => Some(backend),
+            Cause::Resolve { .. } => None,
+        }
+    }
+
     pub(crate) fn error(&self) -> &(dyn Error + 'static) {
         match self {
             Cause::Connect { error, .. }
@@ -101,6 +114,13 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
+/// What somebody said, with what is behind it, for people to read. It is dropped here.
+pub(crate) fn in_words(reason: Reason, whose: &str) -> String {
+    let text = text_of(&Chain(&*reason));
+    drop_quietly(whose, reason);
+    text
+}
+
 /// What a backend failed at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failing {
@@ -118,6 +138,7 @@ pub(crate) struct Causes {
     count: u64,
 }
 
+#[derive(Clone)]
 struct Failure {
     backend: Arc<Backend>,
     failing: Failing,
@@ -157,6 +178,16 @@ impl Causes {
         Some(Cause::Connect { backend: Arc::clone(backend), error: Arc::clone(error) })
     }
 
+    /// A copy, to be looked through when the lock has been let go. Linear in those that fail.
+    pub(crate) fn told(&self) -> Told {
+        Told { failures: self.backends.values().cloned().collect(), resolver: self.resolver.clone() }
+    }
+
+    /// Why one failed last, if it has not worked since.
+    pub(crate) fn reason(&self, backend: &Backend) -> Option<Reason> {
+        self.backends.get(backend).map(|failure| Arc::clone(&failure.error))
+    }
+
     /// How many backends have said something.
     pub(crate) fn len(&self) -> usize {
         self.backends.len()
@@ -175,21 +206,43 @@ impl Causes {
 
     /// The latest of some backends; the resolver's when none of them has anything to say.
     pub(crate) fn latest_of(&self, counts: impl Fn(&Backend) -> bool) -> Option<Cause> {
-        let counting = self.backends.values().filter(|failure| counts(&failure.backend));
-        let latest = counting.max_by_key(|failure| failure.number);
-        match (latest, &self.resolver) {
-            (Some(Failure { backend, failing, error, .. }), _) => {
-                let (backend, error) = (Arc::clone(backend), Arc::clone(error));
-                Some(match failing {
-                    Failing::Connect => Cause::Connect { backend, error },
-                    Failing::Check => Cause::Check { backend, error },
-                    Failing::Reset => Cause::Reset { backend, error },
-                    Failing::Use => Cause::Use { backend, error },
-                })
-            }
-            (None, Some(error)) => Some(Cause::Resolve { error: Arc::clone(error) }),
-            (None, None) => None,
+        latest(self.backends.values().filter(|failure| counts(&failure.backend)), self.resolver.as_ref())
+    }
+}
+
+/// What was said when somebody looked: in order of backends.
+pub(crate) struct Told {
+    failures: Vec<Failure>,
+    resolver: Option<Reason>,
+}
+
+impl Told {
+    /// Why one failed last, in words, if it has not worked since.
+    pub(crate) fn reason(&self, backend: &Backend) -> Option<String> {
+        let found = self.failures.binary_search_by(|failure| (*failure.backend).cmp(backend)).ok()?;
+        Some(text_of(&Chain(&*self.failures[found].error)))
+    }
+
+    /// The latest of some backends, in words; the resolver's when none of them has anything to say.
+    pub(crate) fn latest_of(&self, counts: impl Fn(&Backend) -> bool) -> Option<String> {
+        let latest = latest(self.failures.iter().filter(|failure| counts(&failure.backend)), self.resolver.as_ref())?;
+        Some(text_of(&latest))
+    }
+}
+
+fn latest<'a>(failures: impl Iterator<Item = &'a Failure>, resolver: Option<&Reason>) -> Option<Cause> {
+    match (failures.max_by_key(|failure| failure.number), resolver) {
+        (Some(Failure { backend, failing, error, .. }), _) => {
+            let (backend, error) = (Arc::clone(backend), Arc::clone(error));
+            Some(match failing {
+                Failing::Connect => Cause::Connect { backend, error },
+                Failing::Check => Cause::Check { backend, error },
+                Failing::Reset => Cause::Reset { backend, error },
+                Failing::Use => Cause::Use { backend, error },
+            })
         }
+        (None, Some(error)) => Some(Cause::Resolve { error: Arc::clone(error) }),
+        (None, None) => None,
     }
 }
 

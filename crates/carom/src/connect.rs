@@ -140,6 +140,9 @@ pub enum ConnectError {
     /// Cleaning after use took longer than `check_timeout`.
     #[error("the reset timed out after {0:?}")]
     ResetTimedOut(Duration),
+    /// It succeeded, but the connection ended at once, before anybody could use it.
+    #[error("the connection ended before anybody used it")]
+    Ended,
     /// The connector panicked.
     #[error("the connector panicked")]
     Panicked,

@@ -4,7 +4,9 @@
 //! tried in many orders. A failure prints a schedule that shuttle can replay.
 
 use crate::connect::Connect;
-use crate::pool::shared::{Asking, Held, Shared};
+use crate::meter::Timer;
+use crate::pool::shared::Shared;
+use crate::pool::table::{Asking, Held};
 use crate::pool::{Claim, Claiming};
 use crate::{Backend, ClaimError};
 use carom_core::pool::{Action, Machine, Options, State};
@@ -20,6 +22,8 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 const SCHEDULES: usize = 3_000;
+/// How long claims may take: nobody waits for that here.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Counts what is open.
 #[derive(Clone, Default)]
@@ -62,7 +66,7 @@ impl World {
         let options = Options { spares: maximum, maximum, ..Options::default() };
         let mut machine = Machine::new(options, 7, now).unwrap();
         machine.handle_backends(now, &[Backend::fixed("10.0.0.1:80".parse().unwrap())]);
-        let shared = Arc::new(Shared::new("explored".into(), counting.clone(), machine));
+        let shared = Arc::new(Shared::new("explored".into(), counting.clone(), machine, PATIENCE, None));
         World { shared, counting, now }
     }
 
@@ -111,7 +115,7 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
     match action {
         Action::Connect { slot, backend } => {
             let connection = shared.connector.connect(&backend).await.unwrap();
-            let held = Box::new(Held { connection, backend, slot });
+            let held = Box::new(Held { connection, backend, slot, timer: Timer::default() });
             let unwanted = shared.driver_step(|table| {
                 let unwanted = table.put(slot, held);
                 table.machine.handle_connected(now, slot);
@@ -134,7 +138,7 @@ fn closed(shared: &Shared<Counting>, now: Instant, slot: SlotRef) {
 }
 
 fn claiming(shared: &Arc<Shared<Counting>>) -> Claiming<'_, Counting> {
-    let timeout = Duration::from_secs(3600);
+    let timeout = PATIENCE;
     Claiming::new(shared, Asking { timeout, error_on_empty: false, avoid: None, site: Location::caller() })
 }
 

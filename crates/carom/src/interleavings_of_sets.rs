@@ -81,7 +81,7 @@ impl World {
         };
         let mut machine = Machine::new(options, 7, start).unwrap();
         machine.handle_backends(start, &[backend()]);
-        let shared = Arc::new(Shared::new("explored".into(), counting.clone(), machine));
+        let shared = Arc::new(Shared::new("explored".into(), counting.clone(), machine, None));
         World { shared, counting, start, ended: Arc::default() }
     }
 
@@ -94,6 +94,8 @@ impl World {
                 shared.step(|table| table.machine.handle_timeout(now));
                 let (actions, due, state) = {
                     let mut table = shared.lock();
+                    // The driver logs these; as long as there are any, it is woken.
+                    while table.machine.poll_news().is_some() {}
                     let due = table.machine.next_timeout().is_some_and(|at| at <= now);
                     (std::mem::take(&mut table.actions), due, table.machine.state())
                 };

@@ -39,9 +39,14 @@
 //! A [`Requester`] sends requests through sockets that are open for a few seconds only, to services whose nodes cannot afford
 //! idle clients: [`window`] shows how.
 //!
+//! An `Agent` speaks HTTP over these: to every node that DNS knows of every origin it is asked for. It is in the module `agent`,
+//! with the feature `http`.
+//!
 //! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
 //! this crate drives it on tokio.
 
+#[cfg(feature = "http")]
+pub mod agent;
 mod building;
 mod cause;
 mod changing;
@@ -50,6 +55,8 @@ pub mod connect;
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod feed;
+#[cfg(feature = "kang")]
+pub mod kang;
 /// Foreign managers: those written for bb8 or deadpool, run over many nodes unchanged.
 ///
 /// A manager of those pools knows one server. Here a function makes one manager for each backend, and the pool does the
@@ -65,12 +72,19 @@ pub mod managers {
 #[cfg(all(feature = "bb8", feature = "deadpool"))]
 #[doc = include_str!("moving.md")]
 pub mod moving {}
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+#[path = "meter_off.rs"]
+mod meter;
+pub mod monitor;
 pub mod pool;
 mod quiet;
 pub mod resolver;
 mod seed;
 pub mod set;
 pub mod tcp;
+mod telling;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod window;
@@ -94,6 +108,7 @@ pub use carom_core::recovery::{Policy, Recovery};
 pub use cause::Cause;
 pub use connect::{Connect, connect_fn};
 pub use feed::Feed;
+pub use monitor::Monitor;
 pub use pool::{Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
 pub use set::{Lease, LeaseError, Set, Share};

@@ -9,6 +9,14 @@ pub(crate) fn drop_quietly<T>(pool: &str, value: T) {
     }
 }
 
+/// Runs what may call a user's code: a recorder of metrics, say. Its panic is reported and goes no further.
+#[inline]
+pub(crate) fn quietly(pool: &str, run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::warn!(pool, "what records the times of a pool panicked");
+    }
+}
+
 /// The text of a user's error, or that it has none.
 pub(crate) fn text_of(error: &(impl std::fmt::Display + ?Sized)) -> String {
     catch_unwind(AssertUnwindSafe(|| error.to_string()))

@@ -1,6 +1,6 @@
 //! Whatever comes from outside, by the wire, from a file or from a person: nothing panics, hangs or is believed.
 //!
-//! Each case has a seed of its own. A failure prints it; `CAROM_SEED=<seed> cargo test` runs that case alone.
+//! `CAROM_SEED=n` reruns a failure, `CAROM_SCHEDULES=n` runs more.
 
 use carom::Policy;
 use carom::dns::{Dns, DnsOptions, Ipv6, resolver_for};
@@ -10,6 +10,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testkit::cases::{bytes, cases, usual};
 use testkit::dns::{Answer, DnsServer, Message};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
@@ -20,33 +21,6 @@ fn ms(millis: u64) -> Duration {
 
 async fn soon<T>(wanted: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), wanted).await.expect("it came to nothing")
-}
-
-/// So many seeds, or the one that `CAROM_SEED` names.
-fn cases(count: u64) -> impl Iterator<Item = (Case, Random)> {
-    let seeds = match std::env::var("CAROM_SEED") {
-        Ok(seed) => {
-            let seed = seed.parse().expect("CAROM_SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..count,
-    };
-    seeds.map(|seed| (Case(seed), Random::new(seed)))
-}
-
-/// Says how to run the case again, if it fails.
-struct Case(u64);
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("rerun with CAROM_SEED={}", self.0);
-        }
-    }
-}
-
-fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
-    (0..random.below(most)).map(|_| random.bits() as u8).collect()
 }
 
 /// Text made of what names and addresses are made of, and of what they are not.
@@ -140,7 +114,7 @@ fn inputs_are_understood_or_refused_with_a_reason() {
             }
         }
     }
-    assert!(understood > 1000 || std::env::var("CAROM_SEED").is_ok(), "{understood}");
+    assert!(understood > 1000 || !usual(), "{understood}");
 }
 
 /// As errors quote it.

@@ -1,14 +1,15 @@
 //! What the system says of names, and nameservers that are themselves known by name.
 
-use carom::Policy;
 use carom::dns::{BootstrapError, Dns, DnsOptions, Ipv6};
 use carom::resolver::{Resolution, Resolver, ResolverState};
+use carom::{Monitor, Policy};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use testkit::dns::{Answer, DnsServer, RecordType, Zone};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 fn ms(millis: u64) -> Duration {
@@ -345,6 +346,24 @@ async fn a_failure_to_find_nameservers_ends_when_they_are_found() {
     };
     let known = soon(follow).await;
     assert_eq!((addresses(&known), known.last_error.is_none()), (vec!["10.0.0.1:80".to_owned()], true));
+}
+
+#[tokio::test]
+async fn finding_is_seen_where_those_are_seen_who_want_to_know() {
+    let System { server: _server, zone, folder: _folder, options } = system("nameserver 127.0.0.1\n").await;
+    let (other, others) = found("10.0.0.1").await;
+    point(&zone, 60, &[&other]);
+    point(&others, 60, &[&other]);
+    let named = options.nameservers_at("ns.test");
+    let mut held = Vec::new();
+    for monitor in [Monitor::new(), Monitor::new()] {
+        let dns = Dns::new("api.test", named.clone()).unwrap();
+        let resolver = Resolver::start_in(&Handle::current(), &monitor, dns);
+        running(&resolver, &["10.0.0.1:80"]).await;
+        let seen: Vec<_> = monitor.snapshot().objects.into_iter().map(|seen| seen.name).collect();
+        assert_eq!(seen, ["api.test", "_dns._udp.ns.test"]);
+        held.push(resolver);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The memory bus: by prefix, never waiting for those who are slow.
 
-use carom::feed::bus::Bus;
+use bytes::Bytes;
+use carom::feed::bus::{BACKLOG_BYTES, Bus};
 use std::time::Duration;
 
 #[tokio::test(start_paused = true)]
@@ -66,4 +67,28 @@ async fn all_that_waits_is_read_in_one_go() {
     drop(bus);
     assert!(!messages.next_many(&mut read).await, "there will be no more");
     assert_eq!(read.len(), 3, "nothing is read twice");
+}
+
+#[tokio::test]
+async fn few_large_messages_are_as_many_as_may_wait() {
+    let bus = Bus::memory();
+    let mut messages = bus.subscribe_with_backlog("", 1_000_000);
+    let (megabyte, too_large) = (Bytes::from(vec![0; 1 << 20]), Bytes::from(vec![0; BACKLOG_BYTES + 1]));
+    for _ in 0..200 {
+        bus.publish("", megabyte.clone());
+    }
+    assert_eq!(messages.missed(), 200 - 64);
+    assert_eq!(messages.next().await.unwrap().payload.len(), 1 << 20);
+    bus.publish("", megabyte.clone());
+    assert_eq!(messages.missed(), 200 - 64, "what was read makes room");
+    let mut read = Vec::new();
+    messages.next_many(&mut read).await;
+    assert_eq!(read.len(), 64);
+    bus.publish("", megabyte);
+    bus.publish("", too_large);
+    assert_eq!((messages.missed(), messages.next().await.unwrap().payload.len()), (200 - 63, BACKLOG_BYTES + 1));
+    for _ in 0..1_000 {
+        bus.publish("T", "small");
+    }
+    assert_eq!(messages.missed(), 200 - 63);
 }

@@ -3,7 +3,6 @@
 use carom::Feed;
 use carom::feed::{Adapter, Change, Mode, Refused, Tick, Topic};
 use std::fmt::Debug;
-use std::future::pending;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,7 +59,7 @@ async fn what_is_refused_again_and_again_is_a_warning_once() {
     tokio::time::sleep(Duration::from_secs(80)).await;
     let heard = listener.heard.lock().unwrap().clone();
     let count = |words: &str| heard.iter().filter(|line| line.contains(words)).count();
-    assert_eq!(count("WARN message=[POOL] a topic was refused feed"), 1, "{heard:#?}");
+    assert_eq!(count("WARN message=[POOL] topics were refused feed"), 1, "{heard:#?}");
     let again = count("DEBUG message=[POOL] a topic was refused again");
     assert!((6..=12).contains(&again), "0.1 s, and twice as long each time: {heard:#?}");
 }
@@ -86,7 +85,9 @@ async fn milestones_are_told_with_their_figures() {
     feed.close(tokio::time::Instant::now() + Duration::from_secs(5)).await;
 
     let heard = listener.heard.lock().unwrap().clone();
-    assert!(heard.iter().all(|line| line.contains("[POOL] ") && line.contains("feed=\"demo\"")), "{heard:#?}");
+    assert!(heard.iter().all(|line| line.contains("feed=\"demo\"")), "{heard:#?}");
+    let milestones = heard.iter().filter(|line| !line.starts_with("DEBUG"));
+    assert!(milestones.into_iter().all(|line| line.contains("[POOL] ")), "{heard:#?}");
     let expected = [
         "[POOL] created feed=\"demo\" max_topics_per_connection=200 max_connections=2 capacity=400",
         "[POOL] opening a connection feed=\"demo\" connection=1 most=2 limit=200 topics=0",
@@ -105,28 +106,31 @@ async fn milestones_are_told_with_their_figures() {
     }
 }
 
-/// An upstream that nobody gets to.
-struct Unreachable;
+/// An upstream that nobody gets to, or that lets nobody stay.
+struct Failing {
+    opens: bool,
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("the connection failed")]
 struct Failed(#[source] io::Error);
 
-impl Adapter for Unreachable {
+impl Adapter for Failing {
     type Writer = ();
     type Reader = ();
     type Error = Failed;
 
     async fn open(&self) -> Result<((), ()), Failed> {
-        Err(Failed(io::Error::other("the cable is out")))
+        if self.opens { Ok(((), ())) } else { Err(Failed(io::Error::other("the cable is out"))) }
     }
 
     async fn write(&self, (): &mut (), _: &[Change]) -> Result<Vec<Refused>, Failed> {
-        pending().await
+        Ok(Vec::new())
     }
 
     async fn read(&self, (): &mut (), _: &mut Vec<Tick>) -> Result<(), Failed> {
-        pending().await
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Err(Failed(io::Error::other("somebody else has this session")))
     }
 }
 
@@ -134,9 +138,24 @@ impl Adapter for Unreachable {
 async fn a_connection_that_fails_is_told_with_the_reason_behind_it() {
     let listener = Listener::default();
     let _listening = tracing::subscriber::set_default(listener.clone());
-    let feed = Feed::builder(Unreachable).name("demo").build().unwrap();
+    let feed = Feed::builder(Failing { opens: false }).name("demo").build().unwrap();
     assert!(feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap().pending);
     let heard = listener.heard.lock().unwrap().clone();
     let told = "WARN message=a connection failed feed=\"demo\" error=\"the connection failed: the cable is out\"";
     assert!(heard.iter().any(|line| line.trim_end() == told), "{heard:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_do_not_last_are_a_warning_once() {
+    let listener = Listener::default();
+    let _listening = tracing::subscriber::set_default(listener.clone());
+    let feed = Feed::builder(Failing { opens: true }).build().unwrap();
+    feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let heard = listener.heard.lock().unwrap().clone();
+    let count = |words: &str| heard.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(count("WARN message=a connection failed feed"), 1, "{heard:#?}");
+    assert_eq!(count("WARN message=[POOL] a connection was lost feed"), 1, "{heard:#?}");
+    let again = count("DEBUG message=a connection failed again");
+    assert!(again > 3 && count("DEBUG message=[POOL] a connection was lost again") == again, "{heard:#?}");
 }

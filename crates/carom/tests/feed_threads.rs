@@ -1,12 +1,13 @@
 //! A feed on several threads: whoever subscribes, gives up, leaves and kills at the same time, interest stays exact.
 //!
-//! `CAROM_SEED=<seed>` runs that seed alone; threads make each run another all the same.
+//! `CAROM_SEED=n` runs one seed alone, `CAROM_SCHEDULES=n` more; threads make each run another all the same.
 
 use carom::feed::{Mode, Pacing, Topic};
 use carom::{Feed, Policy};
 use carom_core::random::Random;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use testkit::cases::cases;
 use testkit::feed::Upstream;
 use tokio::time::timeout;
 
@@ -88,11 +89,7 @@ async fn everybody_at_once(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn interest_is_exact_whoever_comes_and_goes_at_the_same_time() {
-    let seeds = match std::env::var("CAROM_SEED") {
-        Ok(seed) => vec![seed.parse().expect("a number")],
-        Err(_) => (1..=5).collect(),
-    };
-    for seed in seeds {
-        everybody_at_once(seed).await;
+    for (case, _) in cases(5) {
+        everybody_at_once(case.seed()).await;
     }
 }

@@ -1,7 +1,6 @@
 //! Managers written for bb8: one for each backend, asked what they are there for.
 
 use carom::managers::bb8::{FromManagers, Managed, from_managers, try_from_managers};
-use carom::resolver::{Publisher, Resolve};
 use carom::{Backend, ClaimError, Policy, Pool};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::backends::Told;
 use tokio::sync::watch;
 
 fn address(last: u8) -> SocketAddr {
@@ -306,28 +306,14 @@ async fn a_detached_connection_is_the_managers_own() {
     assert_eq!(connection, Connection { id: 1, server: address(1) });
 }
 
-/// Says what it is told.
-struct Told(watch::Receiver<Vec<SocketAddr>>);
-
-impl Resolve for Told {
-    async fn run(mut self, publisher: Publisher) {
-        loop {
-            let backends = self.0.borrow_and_update().clone();
-            publisher.publish(backends.into_iter().map(Backend::fixed));
-            if self.0.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_manager_of_a_removed_backend_is_forgotten() {
     let world = World::new();
-    let (tell, told) = watch::channel(vec![address(1), address(2)]);
-    let pool = Pool::builder(world.connector()).resolver(Told(told)).spares(2).maximum(4).build().unwrap();
+    let backends = |numbers: &[u8]| numbers.iter().map(|&number| Backend::fixed(address(number))).collect::<Vec<_>>();
+    let (tell, told) = Told::new(backends(&[1, 2]));
+    let pool = Pool::builder(world.connector()).resolver(told).spares(2).maximum(4).build().unwrap();
     world.until(|log| log.connected.len() == 2).await;
-    tell.send_replace(vec![address(1)]);
+    tell.send_replace(backends(&[1]));
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_secs(300)).await;
         // Managers are looked through when something is dialled.
@@ -336,7 +322,7 @@ async fn the_manager_of_a_removed_backend_is_forgotten() {
         world.until(|log| log.connected.len() > connected).await;
     }
     assert_eq!(world.0.borrow().forgotten, [address(2)]);
-    tell.send_replace(vec![address(1), address(2)]);
+    tell.send_replace(backends(&[1, 2]));
     world.until(|log| log.made[&address(2)] == 2).await;
     assert_eq!(world.0.borrow().made[&address(1)], 1);
 }

@@ -7,7 +7,7 @@ use carom::{Backend, BuildError, ClaimError, Connect, Policy, Pool, connect_fn};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::backends::{OnCheck, OnConnect, ScriptError, Scripted};
+use testkit::backends::{OnCheck, OnConnect, ScriptError, Scripted, Told};
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 5432))
@@ -147,20 +147,6 @@ async fn a_fixed_list_is_known_from_the_beginning() {
     assert!(pool.claim_with(options).await.is_ok());
 }
 
-/// Publishes what a test tells it.
-struct Told(tokio::sync::watch::Receiver<Vec<carom::Backend>>);
-
-impl Resolve for Told {
-    async fn run(mut self, publisher: Publisher) {
-        loop {
-            publisher.publish(self.0.borrow_and_update().clone());
-            if self.0.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_cause_is_that_of_a_backend_that_is_still_known() {
     let script = Scripted::new();
@@ -168,8 +154,8 @@ async fn the_cause_is_that_of_a_backend_that_is_still_known() {
     script.set(address(2), OnConnect::Fail("second is down"));
     let both: Vec<carom::Backend> = [1, 2].map(address).map(carom::Backend::fixed).to_vec();
     for gone in [0, 1] {
-        let (tell, told) = tokio::sync::watch::channel(both.clone());
-        let pool = Pool::builder(script.clone()).resolver(Told(told)).build().unwrap();
+        let (tell, told) = Told::new(both.clone());
+        let pool = Pool::builder(script.clone()).resolver(told).build().unwrap();
         assert!(matches!(pool.claim().await, Err(ClaimError::Failed { .. })));
         let mut left = both.clone();
         left.remove(gone);

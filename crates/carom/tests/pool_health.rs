@@ -1,14 +1,12 @@
 //! Noticing: checks, ends, death, revival, and addresses that change.
 
 use carom::pool::State;
-use carom::resolver::{Publisher, Resolve};
 use carom::{Backend, Connect, Policy, Pool};
-use carom_core::pool::BackendState;
+use carom_core::backend::BackendState;
 use carom_core::slot::Phase;
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::backends::{Behaviour, OnCheck, OnConnect, Scripted};
-use tokio::sync::watch;
+use testkit::backends::{Behaviour, OnCheck, OnConnect, Scripted, Told};
 use tokio::time::Instant;
 
 fn address(last: u8) -> SocketAddr {
@@ -171,26 +169,12 @@ async fn one_hanging_backend_does_not_block_claims_that_another_can_serve() {
     }
 }
 
-/// Publishes what a test tells it.
-struct Told(watch::Receiver<Vec<Backend>>);
-
-impl Resolve for Told {
-    async fn run(mut self, publisher: Publisher) {
-        loop {
-            publisher.publish(self.0.borrow_and_update().clone());
-            if self.0.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_new_address_under_an_old_name_moves_traffic() {
     let script = Scripted::new();
     let at = |last| vec![Backend::new("db.example.com", address(last))];
-    let (tell, told) = watch::channel(at(1));
-    let pool = Pool::builder(script.clone()).resolver(Told(told)).spares(2).maximum(4).build().unwrap();
+    let (tell, told) = Told::new(at(1));
+    let pool = Pool::builder(script.clone()).resolver(told).spares(2).maximum(4).build().unwrap();
     let held = pool.claim().await.unwrap();
     assert_eq!(held.backend().socket_addr(), address(1));
     tell.send_replace(at(2));

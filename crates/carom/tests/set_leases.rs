@@ -1,7 +1,7 @@
 //! Leases: one dial however many ask, the least used first, places that are kept, and nobody held up by a backend that hangs.
 
 use carom::set::{LeaseOptions, State};
-use carom::{Backend, Lease, LeaseError, Policy, Set};
+use carom::{Backend, Ejection, Lease, LeaseError, Policy, Set};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -279,4 +279,67 @@ async fn at_most_so_many_dials_to_a_backend_are_under_way() {
     let leases = crowd(&set, vec![LeaseOptions::default(); 6]).await;
     assert!(leases.iter().all(Result::is_ok));
     assert!(start.elapsed() >= ms(300) && start.elapsed() <= ms(305), "{:?}", start.elapsed());
+}
+
+/// An eager set that is connected to three backends.
+async fn three(ejection: Option<Ejection>) -> Set<Scripted> {
+    let script = Scripted::new();
+    let nodes = [1, 2, 3].map(address);
+    let set = Set::builder(script).backends(nodes).eager(true).ejection(ejection).build().unwrap();
+    let all = async {
+        while set.connections().len() < 3 {
+            tokio::time::sleep(ms(1)).await;
+        }
+    };
+    all.await;
+    set
+}
+
+/// Where leases go that are taken and let go of one after another.
+async fn rounds(set: &Set<Scripted>, want: LeaseOptions) -> Vec<u8> {
+    let mut went = Vec::new();
+    for _ in 0..6 {
+        let lease = set.lease_with(want.clone()).await.unwrap();
+        let SocketAddr::V4(address) = lease.backend().socket_addr() else { panic!() };
+        went.push(address.ip().octets()[3]);
+    }
+    went.sort_unstable();
+    went
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_one_after_another_go_round_but_for_what_is_avoided() {
+    let set = three(None).await;
+    assert_eq!(rounds(&set, LeaseOptions::default()).await, [1, 1, 2, 2, 3, 3]);
+    assert_eq!(rounds(&set, LeaseOptions::default().avoid(backend(2))).await, [1, 1, 1, 3, 3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_go_past_what_is_full() {
+    let set = three(None).await;
+    let full = set.lease_to(&backend(2)).await.unwrap();
+    full.limit(1);
+    assert_eq!(rounds(&set, LeaseOptions::default()).await, [1, 1, 1, 3, 3, 3]);
+    full.limit(100);
+    drop(full);
+    assert_eq!(rounds(&set, LeaseOptions::default()).await, [1, 1, 2, 2, 3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_users_complain_of_is_left_out_for_a_while() {
+    let set = three(Some(Ejection::default().consecutive(2).time(ms(1_000)))).await;
+    let lease = set.lease_to(&backend(2)).await.unwrap();
+    lease.complain();
+    lease.commend();
+    lease.complain();
+    assert!(set.snapshot().ejected.is_empty(), "not in a row");
+    lease.complain();
+    let ejected: Vec<_> = set.snapshot().ejected.iter().map(|(backend, _)| backend.socket_addr()).collect();
+    assert_eq!(ejected, [address(2)]);
+    assert_eq!(rounds(&set, LeaseOptions::default()).await, [1, 1, 1, 3, 3, 3]);
+    tokio::time::timeout(ms(1), lease.draining()).await.expect("whoever has it is told");
+    drop(lease);
+    tokio::time::sleep(ms(1_100)).await;
+    assert!(set.snapshot().ejected.is_empty());
+    assert_eq!(rounds(&set, LeaseOptions::default()).await, [1, 1, 2, 2, 3, 3]);
 }

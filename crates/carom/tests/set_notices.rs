@@ -1,12 +1,10 @@
 //! Notices: who holds a connection learns that it is on its way out, and that it has ended.
 
-use carom::resolver::{Publisher, Resolve};
 use carom::set::{Event, State};
 use carom::{Backend, LeaseError, Policy, Set};
 use std::net::SocketAddr;
 use std::time::Duration;
-use testkit::backends::{Ends, OnConnect, Scripted};
-use tokio::sync::watch;
+use testkit::backends::{Ends, OnConnect, Scripted, Told};
 use tokio::time::{Instant, timeout};
 
 fn address(last: u8) -> SocketAddr {
@@ -17,27 +15,12 @@ fn backend(last: u8) -> Backend {
     Backend::fixed(address(last))
 }
 
+fn backends(last: &[u8]) -> Vec<Backend> {
+    last.iter().map(|&last| backend(last)).collect()
+}
+
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-/// Publishes what a test tells it.
-struct Told(watch::Receiver<Vec<u8>>);
-
-impl Resolve for Told {
-    async fn run(mut self, publisher: Publisher) {
-        loop {
-            publisher.publish(self.0.borrow_and_update().iter().map(|&last| backend(last)));
-            if self.0.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
-fn told(backends: &[u8]) -> (watch::Sender<Vec<u8>>, Told) {
-    let (sender, receiver) = watch::channel(backends.to_vec());
-    (sender, Told(receiver))
 }
 
 async fn is_up(future: impl Future<Output = ()>) -> bool {
@@ -111,14 +94,14 @@ async fn what_dies_as_soon_as_it_is_there_is_dialled_under_the_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_is_taken_back_is_drained() {
     let script = Scripted::new();
-    let (tell, resolver) = told(&[1, 2]);
+    let (tell, resolver) = Told::new(backends(&[1, 2]));
     let set = Set::builder(script.clone()).resolver(resolver).drain_timeout(ms(5000)).build().unwrap();
     let leaves = set.lease_to(&backend(1)).await.unwrap();
     let stays = set.lease_to(&backend(1)).await.unwrap();
     let other = set.lease_to(&backend(2)).await.unwrap();
     drop(set.lease_to(&backend(2)).await.unwrap());
 
-    tell.send_replace(vec![2]);
+    tell.send_replace(backends(&[2]));
     let start = Instant::now();
     tokio::join!(leaves.draining(), stays.draining());
     assert!(start.elapsed() <= ms(1) && is_up(leaves.closed()).await && is_up(other.draining()).await);
@@ -139,11 +122,11 @@ async fn a_backend_that_is_taken_back_is_drained() {
 #[tokio::test(start_paused = true)]
 async fn who_does_not_let_go_is_shut_out_at_the_drain_timeout() {
     let script = Scripted::new();
-    let (tell, resolver) = told(&[1, 2]);
+    let (tell, resolver) = Told::new(backends(&[1, 2]));
     let set = Set::builder(script.clone()).resolver(resolver).drain_timeout(ms(5000)).build().unwrap();
     let held = set.lease_to(&backend(1)).await.unwrap();
     let start = Instant::now();
-    tell.send_replace(vec![2]);
+    tell.send_replace(backends(&[2]));
     held.closed().await;
     assert!(start.elapsed() >= ms(5000) && start.elapsed() <= ms(5005), "{:?}", start.elapsed());
     assert!(held.is_shut() && held.is_closed());
@@ -155,12 +138,12 @@ async fn who_does_not_let_go_is_shut_out_at_the_drain_timeout() {
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_comes_back_gets_a_new_connection() {
     let script = Scripted::new();
-    let (tell, resolver) = told(&[1]);
+    let (tell, resolver) = Told::new(backends(&[1]));
     let set = Set::builder(script.clone()).resolver(resolver).build().unwrap();
     let old = set.lease_to(&backend(1)).await.unwrap();
-    tell.send_replace(vec![]);
+    tell.send_replace(Vec::new());
     old.draining().await;
-    tell.send_replace(vec![1]);
+    tell.send_replace(backends(&[1]));
     let new = set.lease().await.unwrap();
     assert_ne!(new.id(), old.id());
     assert!(!old.is_closed() && !new.is_closed());
@@ -173,7 +156,7 @@ async fn a_backend_that_comes_back_gets_a_new_connection() {
 async fn a_dial_that_somebody_waits_for_survives_its_backend_and_one_for_any_lease_does_not() {
     let script = Scripted::new();
     script.set(address(1), OnConnect::Slow(ms(300)));
-    let (tell, resolver) = told(&[1]);
+    let (tell, resolver) = Told::new(backends(&[1]));
     let set = Set::builder(script.clone()).resolver(resolver).build().unwrap();
     let by_name = tokio::spawn({
         let set = set.clone();
@@ -184,7 +167,7 @@ async fn a_dial_that_somebody_waits_for_survives_its_backend_and_one_for_any_lea
         async move { set.lease().await }
     });
     script.until(|script| script.connects_started(address(1)) == 1).await;
-    tell.send_replace(vec![2]);
+    tell.send_replace(backends(&[2]));
     assert_eq!(by_chance.await.unwrap().unwrap().backend(), &backend(2));
     assert_eq!(by_name.await.unwrap().unwrap().backend(), &backend(1));
 }
@@ -192,7 +175,7 @@ async fn a_dial_that_somebody_waits_for_survives_its_backend_and_one_for_any_lea
 #[tokio::test(start_paused = true)]
 async fn events_say_what_came_and_went() {
     let script = Scripted::new();
-    let (tell, resolver) = told(&[1, 2]);
+    let (tell, resolver) = Told::new(backends(&[1, 2]));
     let set = Set::builder(script.clone()).resolver(resolver).build().unwrap();
     let mut early = set.events();
     let one = set.lease_to(&backend(1)).await.unwrap();
@@ -205,7 +188,7 @@ async fn events_say_what_came_and_went() {
     let two = set.lease_to(&backend(2)).await.unwrap();
     assert_eq!((early.next().await, late.next().await), (added(two.id(), 2), added(two.id(), 2)));
     // Removed while it is alive, because it takes no more leases.
-    tell.send_replace(vec![2]);
+    tell.send_replace(backends(&[2]));
     assert_eq!(early.next().await, Some(Event::Removed { connection: one.id() }));
     assert!(!one.is_closed());
     drop(one);
@@ -304,7 +287,7 @@ async fn an_eager_set_makes_before_it_breaks() {
 #[tokio::test(start_paused = true)]
 async fn a_move_tells_holders_and_waits_for_them() {
     let script = Scripted::new();
-    let (tell, resolver) = told(&[1]);
+    let (tell, resolver) = Told::new(backends(&[1]));
     let set = Set::builder(script.clone())
         .resolver(resolver)
         .eager(true)
@@ -314,7 +297,7 @@ async fn a_move_tells_holders_and_waits_for_them() {
         .build()
         .unwrap();
     let held = set.lease().await.unwrap();
-    tell.send_replace(vec![1, 2]);
+    tell.send_replace(backends(&[1, 2]));
     // Sooner or later the other one is preferred.
     held.draining().await;
     assert_eq!(script.open_total(), 2, "the other one works before this one is given up");
@@ -349,14 +332,14 @@ async fn states_follow_what_works() {
 #[tokio::test(start_paused = true)]
 async fn a_resolver_that_takes_all_back_leaves_nobody_for_any_lease() {
     let script = Scripted::new();
-    let (tell, resolver) = told(&[1, 2, 3]);
+    let (tell, resolver) = Told::new(backends(&[1, 2, 3]));
     let set = Set::builder(script.clone()).resolver(resolver).eager(true).lease_timeout(ms(500)).build().unwrap();
     script.until(|script| script.open_total() == 3).await;
-    tell.send_replace(vec![]);
+    tell.send_replace(Vec::new());
     script.until(|script| script.open_total() == 0).await;
     assert_eq!(script.ends(), Ends { shut: 3, ..Ends::default() });
     let error = set.lease().await.unwrap_err();
     assert!(matches!(error, LeaseError::TimedOut { .. }), "{error}");
-    tell.send_replace(vec![4]);
+    tell.send_replace(backends(&[4]));
     assert_eq!(set.lease().await.unwrap().backend(), &backend(4));
 }

@@ -132,6 +132,24 @@ async fn the_end_of_file_ends_it() {
 }
 
 #[tokio::test]
+async fn a_watch_sees_the_end_of_a_stream_that_somebody_else_has() {
+    let tcp = Tcp::default();
+    let (stream, mut peer) = pair(&tcp).await;
+    let watch = tcp.watch(&stream);
+    let reading = spawn(async move {
+        let (mut stream, mut all) = (stream, Vec::new());
+        stream.read_to_end(&mut all).await.map(|_| (all, stream))
+    });
+    assert!(watch.is_open());
+    peer.write_all(b"hello").await.unwrap();
+    drop(peer);
+    let (read, _stream) = soon(reading).await.unwrap().unwrap();
+    assert_eq!(read, b"hello");
+    soon(watch.closed()).await;
+    assert!(!watch.is_open());
+}
+
+#[tokio::test]
 async fn a_reset_ends_it() {
     for tcp in [Tcp::default(), Tcp::default().server_first(true)] {
         let (mut stream, peer) = pair(&tcp).await;

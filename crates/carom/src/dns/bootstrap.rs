@@ -3,6 +3,7 @@
 use super::options::Nameservers;
 use super::system::Files;
 use super::{Dns, Ipv6};
+use crate::monitor::Monitor;
 use crate::resolver::{Resolution, Resolver, ResolverState, WeakResolver};
 use carom_core::backend::Backend;
 use carom_core::resolver::Options;
@@ -41,6 +42,8 @@ pub(super) struct Bootstrap {
     known: Arc<[Backend]>,
     key: Key,
     finder: Dns,
+    /// Where it is seen.
+    monitor: Monitor,
     /// Held, so that it runs.
     resolver: Resolver,
     /// It has ended: when another is started.
@@ -49,12 +52,12 @@ pub(super) struct Bootstrap {
 
 impl Bootstrap {
     /// Takes hold of the resolver for this name; the first to do so starts it, with its own options.
-    pub(super) fn share(named: &NamedServers, dns: &Options, files: &Arc<Files>, port: u16, ipv6: Ipv6) -> Bootstrap {
-        let key = (named.clone(), Arc::clone(files), port);
-        let finder = finder(named, dns, files, port, ipv6);
-        let resolver = running(&key, &finder);
+    /// This monitor sees it, as those of all others do who hold it.
+    pub(super) fn share(named: &NamedServers, finder: Dns, monitor: Monitor) -> Bootstrap {
+        let key = (named.clone(), Arc::clone(&finder.files), finder.port);
+        let resolver = running(&key, &finder, &monitor);
         let (name, resolution) = (Arc::clone(&named.name), resolver.subscribe());
-        Bootstrap { name, resolution, known: Arc::new([]), key, finder, resolver, renew_at: None }
+        Bootstrap { name, resolution, known: Arc::new([]), key, finder, monitor, resolver, renew_at: None }
     }
 
     /// Where they are, or were when that was last known.
@@ -86,7 +89,7 @@ impl Bootstrap {
     pub(super) async fn renew(&mut self) {
         sleep_until(*self.renew_at.get_or_insert_with(|| Instant::now() + RENEWAL)).await;
         self.renew_at = None;
-        let resolver = running(&self.key, &self.finder);
+        let resolver = running(&self.key, &self.finder, &self.monitor);
         self.resolution = resolver.subscribe();
         self.resolver = resolver;
     }
@@ -101,7 +104,7 @@ impl Bootstrap {
 }
 
 /// The resolver that runs for this key; if there is none, it is started here.
-fn running(key: &Key, finder: &Dns) -> Resolver {
+fn running(key: &Key, finder: &Dns, monitor: &Monitor) -> Resolver {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.retain(|_, weak| weak.upgrade().is_some());
     // One whose runtime has ended is of no use to others.
@@ -109,15 +112,21 @@ fn running(key: &Key, finder: &Dns) -> Resolver {
         ResolverState::Starting | ResolverState::Running | ResolverState::Failed => true,
         ResolverState::Stopping | ResolverState::Stopped => false,
     });
-    running.unwrap_or_else(|| {
-        let resolver = Resolver::start_on(&Handle::current(), finder.clone());
-        shared.insert(key.clone(), resolver.downgrade());
-        resolver
-    })
+    match running {
+        Some(resolver) => {
+            resolver.seen_by(monitor);
+            resolver
+        }
+        None => {
+            let resolver = Resolver::start_in(&Handle::current(), monitor, finder.clone());
+            shared.insert(key.clone(), resolver.downgrade());
+            resolver
+        }
+    }
 }
 
 /// Finds nameservers through the system's, and then through those it has found.
-fn finder(named: &NamedServers, dns: &Options, files: &Arc<Files>, port: u16, ipv6: Ipv6) -> Dns {
+pub(super) fn finder(named: &NamedServers, dns: &Options, files: &Arc<Files>, port: u16, ipv6: Ipv6) -> Dns {
     let (service, domain) = (Some(SERVICE.into()), Arc::clone(&named.name));
     Dns {
         options: Options { service, domain, default_port: named.port, ..dns.clone() },
@@ -158,7 +167,8 @@ mod tests {
         let finder = finder(&named, &options, &files, 53, Ipv6::Never);
         let (resolution, known) = (resolver.subscribe(), Arc::new([]));
         let key = (named.clone(), files, 53);
-        let mut bootstrap = Bootstrap { name: named.name, resolution, known, key, finder, resolver, renew_at: None };
+        let (name, monitor) = (named.name, Monitor::new());
+        let mut bootstrap = Bootstrap { name, resolution, known, key, finder, monitor, resolver, renew_at: None };
         for last in 1..3 {
             tell.send(SocketAddr::from(([10, 0, 0, last], 53))).unwrap();
             bootstrap.changed().await;

@@ -1,28 +1,30 @@
 //! The driver: one task per resolver that asks what the machine wants to know and publishes what it concludes.
 
-use super::bootstrap::Bootstrap;
+use super::bootstrap::{Bootstrap, finder};
 use super::error::{BootstrapError, DnsError, LookupError, Reason};
 use super::lookup::{Ended, Way, lookup};
 use super::nameservers::Preferred;
 use super::options::Nameservers;
+use super::sight::Sight;
 use super::system::{Configuration, Files, has_ipv6};
 use super::{Dns, Ipv6};
 use crate::clock;
 use crate::resolver::{Publisher, Resolution, ResolverState};
 use crate::seed::seed;
 use carom_core::resolver::{Action, Answer, AskId, Kind, Machine, Question, State};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tracing::Instrument;
 
 /// How long what the system says of nameservers and of IPv6 is believed.
 const SYSTEM_TTL: Duration = Duration::from_secs(60);
 
 pub(super) struct Driver {
-    machine: Machine,
+    sight: Arc<Sight>,
     publisher: Publisher,
     service: Arc<str>,
     servers: Servers,
@@ -34,8 +36,6 @@ pub(super) struct Driver {
     preferred: Arc<Preferred>,
     asking: JoinSet<(AskId, Question, Ended)>,
     by_ask: HashMap<AskId, (AbortHandle, Question)>,
-    /// Why each question ended badly, if it did.
-    causes: BTreeMap<Question, Arc<LookupError>>,
 }
 
 /// Whom to ask.
@@ -51,13 +51,15 @@ enum Servers {
 impl Driver {
     /// Everything, from finding the nameservers on. Ends only by being dropped.
     pub(super) async fn run(dns: Dns, publisher: Publisher) {
+        publisher.name(&dns.service);
         let Dns { mut options, nameservers, own, files, port, absolute, ipv6, service } = dns;
         let servers = match nameservers {
             Nameservers::System if own => Servers::Own,
             Nameservers::System => Servers::System,
             Nameservers::Given(servers) => Servers::Given(servers),
             Nameservers::Named(named) => {
-                let mut bootstrap = Bootstrap::share(&named, &options, &files, port, ipv6);
+                let finder = finder(&named, &options, &files, port, ipv6);
+                let mut bootstrap = Bootstrap::share(&named, finder, publisher.notes().monitor());
                 wait_for(&mut bootstrap, &publisher).await;
                 Servers::Named(Box::new(bootstrap))
             }
@@ -71,13 +73,15 @@ impl Driver {
             Ok(machine) => machine,
             Err(error) => return publisher.fail(error),
         };
+        let sight = Sight::new(machine);
+        publisher.notes().asks(Arc::clone(&sight) as _);
         let preferred = Arc::new(match servers {
             // Those that were found come first, however quick the system's are.
             Servers::Own => Preferred::First,
             Servers::System | Servers::Given(_) | Servers::Named(_) => Preferred::Last(AtomicUsize::new(0)),
         });
         let driver = Driver {
-            machine,
+            sight,
             publisher,
             service,
             servers,
@@ -89,18 +93,18 @@ impl Driver {
             preferred,
             asking: JoinSet::new(),
             by_ask: HashMap::new(),
-            causes: BTreeMap::new(),
         };
         driver.drive().await;
     }
 
     async fn drive(mut self) {
         loop {
-            self.machine.handle_timeout(clock::now());
-            while let Some(action) = self.machine.poll_action() {
+            self.sight.lock().machine.handle_timeout(clock::now());
+            while let Some(action) = self.next_action() {
                 self.perform(action).await;
             }
-            let wake_at = self.machine.next_timeout().unwrap_or_else(|| clock::now() + Duration::from_secs(86_400));
+            let next = self.sight.lock().machine.next_timeout();
+            let wake_at = next.unwrap_or_else(|| clock::now() + Duration::from_secs(86_400));
             tokio::select! {
                 Some(ended) = self.asking.join_next() => {
                     self.ended(ended);
@@ -110,11 +114,15 @@ impl Driver {
                 }
                 () = changed(&mut self.servers) => {
                     self.way = None;
-                    self.machine.handle_restored(clock::now());
+                    self.sight.lock().machine.handle_restored(clock::now());
                 }
                 () = tokio::time::sleep_until(wake_at.into()) => {}
             }
         }
+    }
+
+    fn next_action(&self) -> Option<Action> {
+        self.sight.lock().machine.poll_action()
     }
 
     async fn perform(&mut self, action: Action) {
@@ -122,12 +130,14 @@ impl Driver {
             Action::Ask { id, question, timeout } => {
                 let way = self.way().await;
                 // The targets of SRV records are whole names: only what a person wrote is searched for.
-                let written = question.kind == Kind::Srv || question.name == self.machine.options().domain;
+                let written = question.kind == Kind::Srv || question.name == self.sight.lock().machine.options().domain;
                 let (asked, searched) = (question.clone(), written && !self.absolute);
+                let span = tracing::debug_span!("question", %question);
                 let task = async move {
                     let ended = lookup(way, question.clone(), searched, timeout).await;
                     (id, question, ended)
-                };
+                }
+                .instrument(span);
                 self.by_ask.insert(id, (self.asking.spawn(task), asked));
             }
             Action::Cancel(id) => {
@@ -149,16 +159,16 @@ impl Driver {
             },
         };
         self.by_ask.remove(&id);
-        match error {
-            Some(error) => {
-                tracing::debug!(service = &*self.service, %error, "a question ended badly");
-                self.causes.insert(question, Arc::new(error));
-            }
-            None => {
-                self.causes.remove(&question);
-            }
+        match &error {
+            Some(error) => tracing::debug!(service = &*self.service, %error, "a question ended badly"),
+            None => tracing::debug!(service = &*self.service, %question, "a question was answered"),
         }
-        self.machine.handle_answer(clock::now(), id, answer);
+        let mut state = self.sight.lock();
+        match error {
+            Some(error) => state.causes.insert(question, Arc::new(error)),
+            None => state.causes.remove(&question),
+        };
+        state.machine.handle_answer(clock::now(), id, answer);
     }
 
     /// Which question that was, and that it ended badly: the machine waits for it.
@@ -169,11 +179,15 @@ impl Driver {
     }
 
     fn publish(&mut self) {
-        let known = self.machine.resolution();
-        // What nobody asks any more is nothing to remember.
-        self.causes.retain(|question, _| self.machine.wants(question));
-        let causes: Vec<_> =
-            known.troubles.iter().filter_map(|question| self.causes.get(question)).map(Arc::clone).collect();
+        let (known, causes) = {
+            let state = &mut *self.sight.lock();
+            // What nobody asks any more is nothing to remember.
+            state.causes.retain(|question, _| state.machine.wants(question));
+            let known = state.machine.resolution().clone();
+            let causes = known.troubles.iter().filter_map(|question| state.causes.get(question)).map(Arc::clone);
+            let causes: Vec<_> = causes.collect();
+            (known, causes)
+        };
         let last_error = (!causes.is_empty()).then(|| Arc::new(DnsError::new(Arc::clone(&self.service), causes)) as _);
         let state = match known.state {
             State::Starting => ResolverState::Starting,
@@ -182,8 +196,8 @@ impl Driver {
         };
         self.publisher.relay(Resolution {
             state,
-            backends: Arc::clone(&known.backends),
-            details: Arc::clone(&known.details),
+            backends: known.backends,
+            details: known.details,
             last_error,
             stale_since: known.stale_since,
             complete: known.complete,
@@ -207,15 +221,16 @@ impl Driver {
             Servers::System => self.system().await,
             Servers::Own => {
                 let mut configuration = self.system().await;
-                let found = self.machine.resolution().backends.iter().map(|backend| backend.socket_addr());
-                configuration.nameservers.splice(..0, found);
+                let found = Arc::clone(&self.sight.lock().machine.resolution().backends);
+                configuration.nameservers.splice(..0, found.iter().map(|backend| backend.socket_addr()));
                 configuration
             }
         };
         if self.ipv6 == Ipv6::Auto && self.way.is_some() {
             let ipv6 = tokio::task::spawn_blocking(has_ipv6).await.unwrap_or(true);
-            self.machine.set_ipv6(now, ipv6);
+            self.sight.lock().machine.set_ipv6(now, ipv6);
         }
+        self.sight.lock().nameservers = configuration.nameservers.as_slice().into();
         let hosts = self.files.hosts.as_path().into();
         let way = Arc::new(Way { configuration, preferred: Arc::clone(&self.preferred), hosts });
         self.way = Some((Arc::clone(&way), now + SYSTEM_TTL));

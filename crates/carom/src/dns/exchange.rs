@@ -192,6 +192,7 @@ mod tests {
     use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA, SRV, TXT};
     use hickory_proto::rr::{RData, Record};
     use std::time::Duration;
+    use testkit::cases::{bytes, cases};
 
     const CASES: u64 = 5_000;
 
@@ -304,28 +305,9 @@ mod tests {
         }
     }
 
-    fn seeds() -> Vec<u64> {
-        match std::env::var("CAROM_SEED") {
-            Ok(seed) => vec![seed.parse().expect("CAROM_SEED is a number")],
-            Err(_) => (0..CASES).collect(),
-        }
-    }
-
-    /// Says how to run the case again, if it fails.
-    struct Case(u64);
-
-    impl Drop for Case {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("rerun with CAROM_SEED={}", self.0);
-            }
-        }
-    }
-
     #[test]
     fn whatever_a_nameserver_sends_is_an_answer_or_is_not() {
-        for seed in seeds() {
-            let (_case, mut random) = (Case(seed), Random::new(seed));
+        for (_case, mut random) in cases(CASES) {
             let request = request([RecordType::SRV, RecordType::AAAA, RecordType::A][random.below(3)]);
             let mut bytes = response(&request, &mut random).to_vec().unwrap();
             check(&request, &bytes);
@@ -337,9 +319,8 @@ mod tests {
     #[test]
     fn arbitrary_bytes_are_no_answer() {
         let request = request(RecordType::A);
-        for seed in seeds() {
-            let (_case, mut random) = (Case(seed), Random::new(seed));
-            let mut bytes: Vec<u8> = (0..random.below(600)).map(|_| random.bits() as u8).collect();
+        for (_case, mut random) in cases(CASES) {
+            let mut bytes = bytes(&mut random, 600);
             check(&request, &bytes);
             if bytes.len() >= 12 {
                 // Made to look like an answer, so that more of it is read.

@@ -33,6 +33,7 @@ mod lookup;
 mod nameservers;
 mod options;
 mod service;
+mod sight;
 mod system;
 
 pub use carom_core::resolver::{Kind, Question};

@@ -1,5 +1,6 @@
 //! Adapters: how one upstream is spoken to. Packing, reconnecting, resubscribing and back-off are the feed's.
 
+use super::withholding::Withholding;
 use bytes::Bytes;
 use carom_core::feed::{Change, Instrument, Mode};
 use std::error::Error;
@@ -21,6 +22,12 @@ pub trait Adapter: Send + Sync + 'static {
     type Reader: Send + 'static;
     /// Why something failed; shown in logs and snapshots.
     type Error: Error + Send + Sync + 'static;
+
+    /// Waits until there is any sense in opening a connection, for as long as it takes: nothing is cut short, and no failure is
+    /// counted. What is subscribed to meanwhile waits as it does while a connection is opened. Default: at once.
+    fn ready(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
 
     /// Opens one connection that is ready to be subscribed on: handshake and login done.
     fn open(&self) -> impl Future<Output = Result<(Self::Writer, Self::Reader), Self::Error>> + Send;
@@ -57,14 +64,40 @@ pub trait Adapter: Send + Sync + 'static {
         ready(())
     }
 
+    /// What the upstream says on this connection of the instruments that it has accepted: whether it carries them. Asked once, when
+    /// the connection is open. Default: `None`, for upstreams that carry what they have accepted.
+    fn withholding(&self, reader: &Self::Reader) -> Option<Withholding> {
+        let _ = reader;
+        None
+    }
+
     /// How the upstream wants to be written to. Asked once, when the feed is built.
     fn pacing(&self) -> Pacing {
         Pacing::default()
     }
 
+    /// What the upstream said that became no tick, by what it was, such as `malformed`, and how often since the adapter was made.
+    /// For snapshots and metrics, asked whenever somebody looks. Default: nothing.
+    fn passed_over(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Whether there is an upstream at all. Where ticks come another way, the limits of the feed and what its connections do are
+    /// nothing that people should be shown. Default: there is.
+    fn has_upstream(&self) -> bool {
+        true
+    }
+
     /// Whether this error says that the upstream refuses the credential. Then no connection is opened until
     /// [`Feed::resume`](super::Feed::resume). Default: no.
     fn refuses_credential(&self, error: &Self::Error) -> bool {
+        let _ = error;
+        false
+    }
+
+    /// Whether this error says that there was no credential to present. It is tried again as after any other, and whoever waits is
+    /// told that this is the reason. Default: no.
+    fn lacks_credential(&self, error: &Self::Error) -> bool {
         let _ = error;
         false
     }
@@ -109,7 +142,7 @@ pub struct Tick {
 }
 
 impl Tick {
-    /// Its name on a [`Bus`](super::bus::Bus), as OpenAlgo spells it: `NSE_SBIN_LTP`.
+    /// Its name on a [bus](super::bus), as OpenAlgo spells it: `NSE_SBIN_LTP`.
     pub fn bus_topic(&self) -> String {
         let Tick { instrument, mode, .. } = self;
         format!("{}_{}_{mode}", instrument.exchange(), instrument.symbol())

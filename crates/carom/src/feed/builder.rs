@@ -5,6 +5,7 @@ use super::adapter::Adapter;
 use super::driver::Driver;
 use super::shared::Shared;
 use crate::building::{self, BuildError};
+use crate::monitor::Monitor;
 use crate::seed::seed;
 use carom_core::feed::{Machine, Options};
 use carom_core::options::OptionsError;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 
 /// Builds a [`Feed`]; made by [`Feed::builder`]. Every option has a default; [`build`](Builder::build) refuses what makes no
 /// sense.
@@ -21,13 +23,21 @@ pub struct Builder<A> {
     adapter: A,
     name: Arc<str>,
     backlog: usize,
+    monitor: Monitor,
     runtime: Option<Handle>,
     options: Options,
 }
 
 impl<A: Adapter> Builder<A> {
     pub(super) fn new(adapter: A) -> Builder<A> {
-        Builder { adapter, name: "feed".into(), backlog: 10_000, runtime: None, options: Options::default() }
+        Builder {
+            adapter,
+            name: "feed".into(),
+            backlog: 10_000,
+            monitor: Monitor::global().clone(),
+            runtime: None,
+            options: Options::default(),
+        }
     }
 
     /// Shown in errors, logs and snapshots. Default `feed`.
@@ -113,6 +123,12 @@ impl<A: Adapter> Builder<A> {
         self
     }
 
+    /// Which monitor sees it. Default: [`Monitor::global`].
+    pub fn monitor(mut self, monitor: &Monitor) -> Builder<A> {
+        self.monitor = monitor.clone();
+        self
+    }
+
     /// The tokio runtime that the feed lives on, with its timers enabled. Default: the one that `build` is called in.
     pub fn runtime(mut self, runtime: Handle) -> Builder<A> {
         self.runtime = Some(runtime);
@@ -135,8 +151,10 @@ impl<A: Adapter> Builder<A> {
         let machine = Machine::new(self.options, seed())?;
         let runtime = building::runtime(self.runtime)?;
         let shared = Arc::new(Shared::new(self.name, self.adapter, pacing.heartbeat, machine));
-        runtime.spawn(Driver::new(Arc::clone(&shared)).run());
-        Ok(Feed::new(shared, runtime, self.backlog))
+        let id = self.monitor.register(&shared);
+        let span = tracing::info_span!(parent: None, "feed", feed = &*shared.name);
+        runtime.spawn(Driver::new(Arc::clone(&shared)).run().instrument(span));
+        Ok(Feed::new(shared, id, runtime, self.backlog))
     }
 }
 

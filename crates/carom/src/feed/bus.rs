@@ -14,7 +14,7 @@
 //! # }
 //! ```
 
-use super::lagging::{Receiver, Senders};
+use super::lagging::{MOST_BYTES, Receiver, Senders, Weigh};
 use bytes::Bytes;
 use futures_core::Stream;
 use std::fmt;
@@ -26,28 +26,27 @@ use std::task::{Context, Poll};
 /// How many messages wait for a subscriber when nobody says how many.
 pub const DEFAULT_BACKLOG: usize = 1_000;
 
-/// Carries messages from those who publish to those who subscribe. Cheap to clone; all clones are the same bus.
+/// How many bytes wait for a subscriber at most, whatever number of messages that is.
+pub const BACKLOG_BYTES: usize = MOST_BYTES;
+
+/// Carries messages from those who publish to those who subscribe, within this process. Cheap to clone; all clones are the same bus.
 ///
 /// Publishing never waits: a subscriber who is slow misses the oldest messages, and knows how many.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Bus {
-    /// Within this process.
-    Memory(Memory),
+#[derive(Clone)]
+pub struct Bus {
+    senders: Arc<Senders<Arc<str>, Message>>,
 }
 
 impl Bus {
-    /// A bus within this process.
+    /// A bus that nobody knows yet.
     pub fn memory() -> Bus {
-        Bus::Memory(Memory { senders: Arc::new(Senders::new()) })
+        Bus { senders: Arc::new(Senders::new()) }
     }
 
     /// Publishes a message to all who subscribe to a prefix of its topic by now.
     pub fn publish(&self, topic: impl Into<Arc<str>>, payload: impl Into<Bytes>) {
-        let message = Message { topic: topic.into(), payload: payload.into() };
-        match self {
-            Bus::Memory(memory) => memory.publish(message),
-        }
+        let message = [Message { topic: topic.into(), payload: payload.into() }];
+        self.senders.send(&message, |prefix| message[0].topic.starts_with(&**prefix));
     }
 
     /// Messages whose topic begins with `prefix`; the empty prefix is all. At most [`DEFAULT_BACKLOG`] wait to be read.
@@ -55,30 +54,16 @@ impl Bus {
         self.subscribe_with_backlog(prefix, DEFAULT_BACKLOG)
     }
 
-    /// As [`subscribe`](Bus::subscribe), with at most so many messages that wait to be read; 0 is 1.
+    /// As [`subscribe`](Bus::subscribe), with at most so many messages that wait to be read; 0 is 1. They are fewer when
+    /// they are large: at most [`BACKLOG_BYTES`] wait.
     pub fn subscribe_with_backlog(&self, prefix: impl Into<Arc<str>>, backlog: usize) -> Subscription {
-        match self {
-            Bus::Memory(memory) => Subscription { receiver: memory.senders.subscribe(prefix.into(), backlog) },
-        }
+        Subscription { receiver: self.senders.subscribe(prefix.into(), backlog) }
     }
 }
 
-/// A bus within a process; made by [`Bus::memory`].
-#[derive(Clone)]
-pub struct Memory {
-    senders: Arc<Senders<Arc<str>, Message>>,
-}
-
-impl Memory {
-    fn publish(&self, message: Message) {
-        let message = [message];
-        self.senders.send(&message, |prefix| message[0].topic.starts_with(&**prefix));
-    }
-}
-
-impl fmt::Debug for Memory {
+impl fmt::Debug for Bus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory").finish_non_exhaustive()
+        f.debug_struct("Bus").finish_non_exhaustive()
     }
 }
 
@@ -89,6 +74,13 @@ pub struct Message {
     pub topic: Arc<str>,
     /// What it says.
     pub payload: Bytes,
+}
+
+/// As much as its bytes; what it is made of besides is for the number of messages to bound.
+impl Weigh for Message {
+    fn weight(&self) -> usize {
+        self.topic.len() + self.payload.len()
+    }
 }
 
 /// Messages of a bus, from when it was asked for. A [`Stream`] that ends with the last who could publish.

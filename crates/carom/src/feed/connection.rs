@@ -3,6 +3,7 @@
 use super::adapter::{Adapter, Refused};
 use super::error::UpstreamError;
 use super::shared::{Failure, Shared};
+use super::withholding::Withholding;
 use crate::clock;
 use carom_core::feed::{Change, ConnectionId, End};
 use std::future::pending;
@@ -55,6 +56,11 @@ impl<A: Adapter> Connection<A> {
     pub(super) async fn run(self, open_timeout: Duration) -> Ended {
         let Connection { shared, id, mut batches, mut parted } = self;
         let adapter = &shared.adapter;
+        tokio::select! {
+            biased;
+            _ = &mut parted => return Ended::as_told(),
+            () = adapter.ready() => {}
+        }
         let opened = tokio::select! {
             biased;
             _ = &mut parted => return Ended::as_told(),
@@ -66,11 +72,13 @@ impl<A: Adapter> Connection<A> {
             Err(error) => return Ended::failed(adapter, error),
         };
         shared.step(|table| table.machine.handle_opened(clock::now(), id));
+        tracing::debug!(feed = &*shared.name, "a connection is up");
+        let withholding = adapter.withholding(&reader);
         let goodbye = tokio::select! {
             biased;
             parted = &mut parted => parted,
-            ended = write_all(&shared, id, &mut writer, &mut batches) => return ended,
-            error = read_all(&shared, id, &mut reader) => return Ended::failed(adapter, error),
+            ended = write_all(&shared, id, &mut writer, &mut batches, withholding.as_ref()) => return ended,
+            error = read_all(&shared, id, &mut reader, withholding.as_ref()) => return Ended::failed(adapter, error),
         };
         if let Ok(Goodbye) = goodbye {
             // One that hangs while it says goodbye has had its time.
@@ -81,12 +89,18 @@ impl<A: Adapter> Connection<A> {
 }
 
 /// Reads until it fails.
-async fn read_all<A: Adapter>(shared: &Shared<A>, id: ConnectionId, reader: &mut A::Reader) -> A::Error {
+async fn read_all<A: Adapter>(
+    shared: &Shared<A>,
+    id: ConnectionId,
+    reader: &mut A::Reader,
+    withholding: Option<&Withholding>,
+) -> A::Error {
     let mut ticks = Vec::new();
     loop {
         if let Err(error) = shared.adapter.read(reader, &mut ticks).await {
             return error;
         }
+        shared.withheld(id, withholding);
         shared.heard(clock::now(), id, &mut ticks);
         ticks.clear();
         // A reader that always has something must leave room for writes, and for the end.
@@ -100,6 +114,7 @@ async fn write_all<A: Adapter>(
     id: ConnectionId,
     writer: &mut A::Writer,
     batches: &mut mpsc::UnboundedReceiver<Vec<Change>>,
+    withholding: Option<&Withholding>,
 ) -> Ended {
     let mut wrote: Option<Instant> = None;
     let mut heartbeat = shared.heartbeat.map(|every| {
@@ -136,7 +151,10 @@ async fn write_all<A: Adapter>(
             Ok(Some(refused)) => {
                 let refused: Vec<_> =
                     refused.into_iter().map(|Refused { position, reason }| (position, reason)).collect();
+                // First, so that nobody is told that something is carried which is not.
+                shared.withheld(id, withholding);
                 shared.step(|table| table.machine.handle_written(clock::now(), id, &refused));
+                tracing::debug!(feed = &*shared.name, refused = refused.len(), "a batch was written");
             }
             Ok(None) => {}
             Err(error) => return Ended::failed(&shared.adapter, error),
@@ -154,7 +172,13 @@ impl Ended {
     }
 
     fn failed<A: Adapter>(adapter: &A, error: A::Error) -> Ended {
-        let end = if adapter.refuses_credential(&error) { End::Credential } else { End::Lost };
+        let end = if adapter.refuses_credential(&error) {
+            End::Credential
+        } else if adapter.lacks_credential(&error) {
+            End::NoCredential
+        } else {
+            End::Lost
+        };
         Ended { end, cause: Some(Arc::new(error)) }
     }
 }

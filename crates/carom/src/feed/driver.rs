@@ -5,14 +5,16 @@ use super::connection::{Connection, Ended, Lead};
 use super::error::UpstreamError;
 use super::milestones::report;
 use super::shared::Shared;
-use crate::cause::Chain;
+use crate::cause::{Chain, in_words};
 use crate::clock;
 use crate::quiet::{drop_quietly, text_of};
 use carom_core::feed::{Action, ConnectionId, State};
+use carom_core::seldom::Seldom;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{Id, JoinError, JoinSet};
+use tracing::Instrument;
 
 pub(super) struct Driver<A: Adapter> {
     shared: Arc<Shared<A>>,
@@ -23,6 +25,10 @@ pub(super) struct Driver<A: Adapter> {
     published: State,
     /// Most topics on a connection, and most connections.
     limits: (usize, usize),
+    /// How many connections had lived for long enough when one failed; of later failures nobody is warned until there is one more.
+    failed_at: Option<u64>,
+    /// Topics that the upstream refused.
+    refusals: Seldom,
 }
 
 impl<A: Adapter> Driver<A> {
@@ -38,6 +44,8 @@ impl<A: Adapter> Driver<A> {
             by_task: HashMap::new(),
             leads: HashMap::new(),
             published: State::Running,
+            failed_at: None,
+            refusals: Seldom::default(),
         }
     }
 
@@ -81,7 +89,8 @@ impl<A: Adapter> Driver<A> {
         match action {
             Action::Open { connection, timeout } => {
                 let (lead, opening) = Connection::new(&self.shared, connection);
-                let task = self.tasks.spawn(opening.run(timeout));
+                let span = tracing::debug_span!("connection", number = connection.number());
+                let task = self.tasks.spawn(opening.run(timeout).instrument(span));
                 self.by_task.insert(task.id(), connection);
                 self.leads.insert(connection, lead);
             }
@@ -96,7 +105,10 @@ impl<A: Adapter> Driver<A> {
                     lead.part(goodbye);
                 }
             }
-            Action::Tell(milestone) => report(&self.shared.name, self.limits, &milestone),
+            Action::Tell(milestone) => {
+                let cause = || cause(&self.shared);
+                report(&self.shared.name, self.limits, &mut self.refusals, &milestone, cause);
+            }
         }
     }
 
@@ -107,16 +119,24 @@ impl<A: Adapter> Driver<A> {
         };
         let Some(id) = self.by_task.remove(&task) else { return };
         self.leads.remove(&id);
-        if let Some(cause) = &cause {
-            let error = text_of(&Chain(&**cause));
-            tracing::warn!(feed = &*self.shared.name, error, "a connection failed");
-        }
-        let outdated = self.shared.step(|table| {
+        let error = cause.as_ref().map(|cause| text_of(&Chain(&**cause)));
+        let (outdated, settled) = self.shared.step(|table| {
             let outdated = cause.and_then(|cause| table.cause.replace(cause));
             table.machine.handle_ended(clock::now(), id, end);
-            outdated
+            (outdated, table.machine.counters().settled)
         });
         drop_quietly(&self.shared.name, outdated);
+        if let Some(error) = error {
+            self.tell(settled, &error);
+        }
+    }
+
+    /// A connection failed, or an attempt to open one: that is worth a warning the first time, until one has lived for long enough.
+    fn tell(&mut self, settled: u64, error: &str) {
+        match self.failed_at.replace(settled) == Some(settled) {
+            false => tracing::warn!(feed = &*self.shared.name, error, "a connection failed"),
+            true => tracing::debug!(feed = &*self.shared.name, error, "a connection failed again"),
+        }
     }
 }
 
@@ -127,4 +147,10 @@ impl<A: Adapter> Drop for Driver<A> {
         self.shared.lifecycle.send_replace(State::Stopped);
         self.shared.readers.close();
     }
+}
+
+/// What failed last, in words.
+fn cause<A: Adapter>(shared: &Shared<A>) -> String {
+    let cause = shared.lock().cause.clone();
+    cause.map_or_else(String::new, |cause| in_words(cause, &shared.name))
 }

@@ -5,6 +5,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
+/// Most bytes that wait for one reader, however few messages they are: nobody who fills may use up all memory.
+pub(super) const MOST_BYTES: usize = 64 << 20;
+
+/// What waits, and takes room while it does.
+pub(super) trait Weigh {
+    /// How many bytes it keeps.
+    fn weight(&self) -> usize;
+}
+
 /// The side that fills: any number of readers, each with a queue of its own and something (`F`) that says what it wants.
 pub(super) struct Senders<F, T> {
     readers: Mutex<Vec<(F, Weak<Queue<T>>)>>,
@@ -21,21 +30,22 @@ struct Queue<T> {
 
 struct State<T> {
     items: VecDeque<T>,
+    /// What all of them weigh.
+    bytes: usize,
     limit: usize,
     missed: u64,
     closed: bool,
     waker: Option<Waker>,
 }
 
-impl<F, T: Clone> Senders<F, T> {
+impl<F, T: Clone + Weigh> Senders<F, T> {
     pub(super) fn new() -> Senders<F, T> {
         Senders { readers: Mutex::new(Vec::new()) }
     }
 
-    /// A new reader, for whom at most so many wait.
+    /// A new reader, for whom at most so many wait, and at most [`MOST_BYTES`].
     pub(super) fn subscribe(&self, filter: F, limit: usize) -> Receiver<T> {
-        let state = State { items: VecDeque::new(), limit: limit.max(1), missed: 0, closed: false, waker: None };
-        let queue = Arc::new(Queue { state: Mutex::new(state) });
+        let queue = Arc::new(Queue { state: Mutex::new(State::new(limit.max(1), false)) });
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         readers.retain(|(_, queue)| queue.strong_count() > 0);
         readers.push((filter, Arc::downgrade(&queue)));
@@ -53,11 +63,7 @@ impl<F, T: Clone> Senders<F, T> {
             let (waker, _lost) = queue.with(|state| {
                 let mut lost = Vec::new();
                 for item in items {
-                    if state.items.len() == state.limit {
-                        lost.extend(state.items.pop_front());
-                        state.missed += 1;
-                    }
-                    state.items.push_back(item.clone());
+                    state.push(item.clone(), &mut lost);
                 }
                 (state.waker.take(), lost)
             });
@@ -87,10 +93,10 @@ impl<F, T> Drop for Senders<F, T> {
     }
 }
 
-impl<T> Receiver<T> {
+impl<T: Weigh> Receiver<T> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         let waker = context.waker().clone();
-        let (polled, _before) = self.queue.with(|state| match state.items.pop_front() {
+        let (polled, _before) = self.queue.with(|state| match state.pop() {
             Some(item) => (Poll::Ready(Some(item)), None),
             None if state.closed => (Poll::Ready(None), None),
             None => (Poll::Pending, state.waker.replace(waker)),
@@ -104,6 +110,7 @@ impl<T> Receiver<T> {
         let (polled, _before) = self.queue.with(|state| {
             if !state.items.is_empty() {
                 items.extend(state.items.drain(..));
+                state.bytes = 0;
                 return (Poll::Ready(true), None);
             }
             match state.closed {
@@ -116,10 +123,11 @@ impl<T> Receiver<T> {
 
     /// Closed from the start.
     pub(super) fn closed() -> Receiver<T> {
-        let state = State { items: VecDeque::new(), limit: 1, missed: 0, closed: true, waker: None };
-        Receiver { queue: Arc::new(Queue { state: Mutex::new(state) }) }
+        Receiver { queue: Arc::new(Queue { state: Mutex::new(State::new(1, true)) }) }
     }
+}
 
+impl<T> Receiver<T> {
     pub(super) fn missed(&self) -> u64 {
         self.queue.with(|state| state.missed)
     }
@@ -132,5 +140,30 @@ impl<T> Receiver<T> {
 impl<T> Queue<T> {
     fn with<R>(&self, step: impl FnOnce(&mut State<T>) -> R) -> R {
         step(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<T> State<T> {
+    fn new(limit: usize, closed: bool) -> State<T> {
+        State { items: VecDeque::new(), bytes: 0, limit, missed: 0, closed, waker: None }
+    }
+}
+
+impl<T: Weigh> State<T> {
+    /// One more, for which the oldest make room. One that is too large by itself waits alone.
+    fn push(&mut self, item: T, lost: &mut Vec<T>) {
+        let weight = item.weight();
+        while self.items.len() >= self.limit || (!self.items.is_empty() && self.bytes + weight > MOST_BYTES) {
+            lost.extend(self.pop());
+            self.missed += 1;
+        }
+        self.bytes += weight;
+        self.items.push_back(item);
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let item = self.items.pop_front()?;
+        self.bytes -= item.weight();
+        Some(item)
     }
 }

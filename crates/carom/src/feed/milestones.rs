@@ -1,11 +1,23 @@
 //! Milestones as tracing events.
 
 use super::snapshot::percent;
+use crate::clock;
 use carom_core::feed::Milestone;
+use carom_core::seldom::Seldom;
+
+/// Whoever reads of an outage among the warnings can have its end alone beside them.
+const RECOVERED: &str = "carom::feed::recovered";
 
 /// Tells what people want to know, in the way of OpenAlgo's `[POOL]` lines. `limit` is the most topics on a connection, and
-/// `most` the most connections.
-pub(super) fn report(feed: &str, (limit, most): (usize, usize), milestone: &Milestone) {
+/// `most` the most connections; `cause` says what failed last. Whoever subscribes has a hand in how many topics are refused, so of
+/// all of them one is told now and then, by `refusals`.
+pub(super) fn report(
+    feed: &str,
+    (limit, most): (usize, usize),
+    refusals: &mut Seldom,
+    milestone: &Milestone,
+    cause: impl Fn() -> String,
+) {
     match milestone {
         Milestone::Created { max_topics_per_connection, max_connections, capacity } => {
             tracing::info!(feed, max_topics_per_connection, max_connections, capacity, "[POOL] created");
@@ -33,14 +45,27 @@ pub(super) fn report(feed: &str, (limit, most): (usize, usize), milestone: &Mile
             let change = if to > from { "upgraded" } else { "downgraded" };
             tracing::info!(feed, %instrument, from = %from.mode, to = %to.mode, depth = to.depth, connection, "[POOL] {change}");
         }
-        Milestone::Lost { connection, topics } => {
+        Milestone::Lost { connection, topics, again: false } => {
             tracing::warn!(feed, connection, topics, "[POOL] a connection was lost");
         }
-        Milestone::Stalled { connection, topics } => {
+        // One that does not last is opened and lost over and over: whoever reads warnings knows it by now.
+        Milestone::Lost { connection, topics, again: true } => {
+            tracing::debug!(feed, connection, topics, "[POOL] a connection was lost again");
+        }
+        Milestone::Stalled { connection, topics, again: false } => {
             tracing::warn!(feed, connection, topics, "[POOL] a connection has stalled and is given up");
         }
+        Milestone::Stalled { connection, topics, again: true } => {
+            tracing::debug!(feed, connection, topics, "[POOL] a connection has stalled again and is given up");
+        }
+        Milestone::Withheld { topics } => {
+            tracing::warn!(feed, topics, "[POOL] the upstream cannot carry topics for now");
+        }
+        Milestone::Restored => {
+            tracing::info!(target: RECOVERED, feed, "[POOL] the upstream carries everything again");
+        }
         Milestone::Reopened { connection, topics } => {
-            tracing::info!(feed, connection, topics, "[POOL] a connection is back");
+            tracing::info!(target: RECOVERED, feed, connection, topics, "[POOL] a connection is back");
         }
         Milestone::Moved { connection, topics, compacted } => {
             tracing::info!(feed, connection, topics, compacted, "[POOL] topics move to other connections");
@@ -49,7 +74,13 @@ pub(super) fn report(feed: &str, (limit, most): (usize, usize), milestone: &Mile
             tracing::info!(feed, connection, "[POOL] a connection without topics is released")
         }
         Milestone::TopicRefused { instrument, level, reason, again: false } => {
-            tracing::warn!(feed, %instrument, mode = %level.mode, depth = level.depth, reason = &**reason, "[POOL] a topic was refused");
+            let (mode, depth, reason) = (level.mode, level.depth, &**reason);
+            match refusals.happened(clock::now()) {
+                Some(count) => {
+                    tracing::warn!(feed, %instrument, %mode, depth, reason, count, "[POOL] topics were refused")
+                }
+                None => tracing::debug!(feed, %instrument, %mode, depth, reason, "[POOL] a topic was refused"),
+            }
         }
         // It is asked for again and again: whoever reads warnings knows it by now.
         Milestone::TopicRefused { instrument, level, reason, again: true } => {
@@ -58,10 +89,11 @@ pub(super) fn report(feed: &str, (limit, most): (usize, usize), milestone: &Mile
         Milestone::CredentialRefused => {
             tracing::error!(
                 feed,
+                error = cause(),
                 "[POOL] the upstream refuses the credential; nothing is opened until another is at hand"
             );
         }
-        Milestone::Resumed => tracing::info!(feed, "[POOL] connections are opened again"),
+        Milestone::Resumed => tracing::info!(target: RECOVERED, feed, "[POOL] connections are opened again"),
         Milestone::UnsubscribedAll { topics } => tracing::info!(feed, topics, "[POOL] everything was unsubscribed"),
         Milestone::Closed { peak } => {
             let (topics, connections, on_each) = (peak.topics, peak.connections, &peak.on_each);

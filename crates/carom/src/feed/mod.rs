@@ -63,9 +63,11 @@ mod error;
 mod lagging;
 mod milestones;
 pub(crate) mod shared;
+mod sight;
 mod snapshot;
 mod subscribing;
 mod ticks;
+mod withholding;
 
 pub use adapter::{Adapter, Pacing, Refused, Tick};
 pub use builder::Builder;
@@ -77,8 +79,10 @@ pub use error::{NotSubscribed, SubscribeError, UpstreamError};
 pub use snapshot::{ConnectionSnapshot, Snapshot};
 pub use subscribing::Subscribing;
 pub use ticks::Ticks;
+pub use withholding::Withholding;
 
 use crate::clock;
+use crate::monitor::Id;
 use lagging::Receiver;
 use shared::Shared;
 use std::fmt;
@@ -96,6 +100,7 @@ pub struct Feed<A: Adapter> {
 /// What all handles of a feed own together; the last one to go closes it.
 struct Owner<A: Adapter> {
     shared: Arc<Shared<A>>,
+    id: Id,
     runtime: Handle,
     backlog: usize,
 }
@@ -106,8 +111,8 @@ impl<A: Adapter> Feed<A> {
         Builder::new(adapter)
     }
 
-    fn new(shared: Arc<Shared<A>>, runtime: Handle, backlog: usize) -> Feed<A> {
-        Feed { owner: Arc::new(Owner { shared, runtime, backlog }) }
+    fn new(shared: Arc<Shared<A>>, id: Id, runtime: Handle, backlog: usize) -> Feed<A> {
+        Feed { owner: Arc::new(Owner { shared, id, runtime, backlog }) }
     }
 
     /// Subscribes to a topic, counted as one interest. It resolves when the upstream has accepted it, or after
@@ -148,9 +153,21 @@ impl<A: Adapter> Feed<A> {
         self.owner.shared.step(|table| table.unsubscribe_all(clock::now()))
     }
 
+    /// Something has changed that may help: connections that wait to be opened again are opened at once. Not while the
+    /// credential is refused.
+    pub fn hurry(&self) {
+        self.owner.shared.step(|table| table.machine.hurry(clock::now()));
+    }
+
     /// Another credential is at hand: connections are opened again. The adapter reads it when it opens the next one.
     pub fn resume(&self) {
         self.owner.shared.step(|table| table.machine.resume(clock::now()));
+        self.owner.shared.renewals.send_modify(|count| *count += 1);
+    }
+
+    /// Counts how often somebody said that another credential is at hand, also while none was refused: see [`Feed::resume`].
+    pub fn renewals(&self) -> watch::Receiver<u64> {
+        self.owner.shared.renewals.subscribe()
     }
 
     /// Ticks of everything that is subscribed to, from now on: each once, though two connections may carry it for a moment.
@@ -168,6 +185,11 @@ impl<A: Adapter> Feed<A> {
         &self.owner.shared.name
     }
 
+    /// What its [monitor](Builder::monitor) calls it.
+    pub fn id(&self) -> Id {
+        self.owner.id
+    }
+
     /// Where the feed is in its life.
     pub fn state(&self) -> State {
         self.owner.shared.lock().machine.state()
@@ -181,6 +203,11 @@ impl<A: Adapter> Feed<A> {
     /// A copy of the feed's state for people, in the shape of OpenAlgo's `get_stats`; all figures are of one moment.
     pub fn snapshot(&self) -> Snapshot {
         self.owner.shared.snapshot()
+    }
+
+    /// Why this much of an instrument is not carried; `None` if it is. Of what nobody has subscribed to nothing is known.
+    pub fn pending(&self, topic: &Topic) -> Option<Pending> {
+        self.owner.shared.lock().machine.pending(topic)
     }
 
     /// Every instrument that is subscribed to: how much of it, where, by how many, how it stands and when it last ticked.

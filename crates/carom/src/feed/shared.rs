@@ -5,6 +5,9 @@
 
 use super::adapter::{Adapter, Tick};
 use super::lagging::Senders;
+use super::withholding::{Unheard, Withholding};
+use crate::clock;
+use crate::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::feed::{Action, ConnectionId, Delivery, Machine, Placement, Refusal, State, WaiterId};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +29,8 @@ pub(crate) struct Shared<A> {
     /// Wakes the driver.
     pub(crate) wake: Notify,
     pub(crate) lifecycle: watch::Sender<State>,
+    /// How often another credential was said to be at hand.
+    pub(super) renewals: watch::Sender<u64>,
     pub(super) readers: Senders<(), Tick>,
 }
 
@@ -33,7 +38,7 @@ pub(crate) struct Shared<A> {
 pub(crate) struct Table {
     pub(crate) machine: Machine,
     callers: BTreeMap<WaiterId, Caller>,
-    /// The last real error.
+    /// The last real error, until everything that is wanted is carried again.
     pub(super) cause: Option<Failure>,
     /// What the machine wants done, in order.
     pub(crate) actions: VecDeque<Action>,
@@ -59,6 +64,7 @@ impl<A: Adapter> Shared<A> {
             state: Mutex::new(table),
             wake: Notify::new(),
             lifecycle,
+            renewals: watch::Sender::new(0),
             readers: Senders::new(),
         }
     }
@@ -69,7 +75,7 @@ impl<A: Adapter> Shared<A> {
 
     /// One step under the lock; then those it served are woken, and the driver if it has something to do or to tell.
     pub(crate) fn step<R>(&self, step: impl FnOnce(&mut Table) -> R) -> R {
-        let (result, wakers, attention) = {
+        let (result, wakers, attention, outdated) = {
             let mut table = self.lock();
             let (before, state) = (table.machine.next_timeout(), table.machine.state());
             let result = step(&mut table);
@@ -79,13 +85,27 @@ impl<A: Adapter> Shared<A> {
                 (Some(_), None) => true,
                 (None, _) => false,
             };
-            (result, wakers, sooner || !table.actions.is_empty() || table.machine.state() != state)
+            let attention = sooner || !table.actions.is_empty() || table.machine.state() != state;
+            let outdated = if table.machine.is_whole() { table.cause.take() } else { None };
+            (result, wakers, attention, outdated)
         };
+        drop_quietly(&self.name, outdated);
         wakers.into_iter().for_each(Waker::wake);
         if attention {
             self.wake.notify_one();
         }
         result
+    }
+
+    /// What the upstream says of instruments that it has accepted on a connection, if it says anything.
+    pub(super) fn withheld(&self, id: ConnectionId, withholding: Option<&Withholding>) {
+        let Some(unheard) = withholding.map(Withholding::take).filter(|unheard| !unheard.is_empty()) else { return };
+        let Unheard { said, cause } = unheard;
+        let outdated = self.step(|table| {
+            table.machine.handle_withheld(clock::now(), id, said);
+            cause.and_then(|cause| table.cause.replace(cause))
+        });
+        drop_quietly(&self.name, outdated);
     }
 
     /// A connection said something. Ticks that count go to all who read them; the others came for nobody, or a second time.

@@ -32,12 +32,18 @@ pub struct Snapshot {
     pub state: State,
     /// Symbols that are carried as they are wanted.
     pub live: usize,
+    /// Symbols that the upstream has accepted and cannot carry for now, as it says itself.
+    pub withheld: usize,
     /// Who waits to hear of a topic.
     pub waiting: usize,
     /// The most there was.
     pub peak: Peak,
-    /// The last real error of a connection.
+    /// The last real error of a connection; forgotten when everything that is wanted is carried again.
     pub cause: Option<Arc<dyn Error + Send + Sync>>,
+    /// What the upstream said that became no tick, [by what it was](Adapter::passed_over).
+    pub passed_over: Vec<(&'static str, u64)>,
+    /// Whether [there is an upstream](Adapter::has_upstream) at all.
+    pub has_upstream: bool,
 }
 
 /// A connection of a feed at one moment.
@@ -58,6 +64,10 @@ pub struct ConnectionSnapshot {
     pub idleness: Option<Idleness>,
     /// When it last said anything; `None` when it is not up.
     pub heard: Option<Instant>,
+    /// Whether it is not up because it was lost, did not last, or could not be opened: also while it is being opened again.
+    pub failing: bool,
+    /// Whether it waits to be opened again because [there was no credential](Adapter::lacks_credential) to present.
+    pub lacks_credential: bool,
 }
 
 impl<A: Adapter> Shared<A> {
@@ -76,6 +86,8 @@ impl<A: Adapter> Shared<A> {
             unwritten: glance.unwritten,
             idleness: glance.idleness,
             heard: glance.heard,
+            failing: glance.failing,
+            lacks_credential: glance.lacks_credential,
         });
         let connections: Vec<_> = connections.collect();
         Snapshot {
@@ -89,9 +101,12 @@ impl<A: Adapter> Shared<A> {
             connections,
             state: figures.state,
             live: figures.live,
+            withheld: figures.withheld,
             waiting: figures.waiting,
             peak: figures.peak,
             cause,
+            passed_over: self.adapter.passed_over(),
+            has_upstream: self.adapter.has_upstream(),
         }
     }
 }

@@ -9,6 +9,7 @@ use carom_core::feed::{Refusal, Subscribed, Topic, WaiterId};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tracing::Span;
 
 /// A subscription under way; see [`Feed::subscribe`](super::Feed::subscribe).
 #[must_use = "a subscription does nothing until it is awaited"]
@@ -16,6 +17,7 @@ pub struct Subscribing<'feed, A: Adapter> {
     shared: &'feed Arc<Shared<A>>,
     topic: Topic,
     progress: Progress,
+    span: Span,
 }
 
 enum Progress {
@@ -26,7 +28,8 @@ enum Progress {
 
 impl<'feed, A: Adapter> Subscribing<'feed, A> {
     pub(super) fn new(shared: &'feed Arc<Shared<A>>, topic: Topic) -> Subscribing<'feed, A> {
-        Subscribing { shared, topic, progress: Progress::New }
+        let span = tracing::debug_span!("subscribe", feed = &*shared.name, instrument = %topic.instrument);
+        Subscribing { shared, topic, progress: Progress::New, span }
     }
 
     fn begin(&mut self, context: &Context<'_>) -> Option<Result<Placement, Refusal>> {
@@ -52,6 +55,8 @@ impl<A: Adapter> Future for Subscribing<'_, A> {
     type Output = Result<Placement, SubscribeError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let span = self.span.clone();
+        let _entered = span.enter();
         let told = match self.progress {
             Progress::New => self.begin(context),
             Progress::Waiting(waiter) => {
@@ -62,6 +67,7 @@ impl<A: Adapter> Future for Subscribing<'_, A> {
         };
         let Some(told) = told else { return Poll::Pending };
         self.progress = Progress::Over;
+        tracing::debug!(feed = &*self.shared.name, placed = told.is_ok(), "a subscription has ended");
         Poll::Ready(told.map_err(|refusal| SubscribeError::new(&self.shared.name, &self.topic, refusal)))
     }
 }

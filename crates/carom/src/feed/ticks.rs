@@ -1,12 +1,18 @@
 //! Ticks as a stream.
 
 use super::adapter::Tick;
-use super::lagging::Receiver;
+use super::lagging::{Receiver, Weigh};
 use futures_core::Stream;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+
+impl Weigh for Tick {
+    fn weight(&self) -> usize {
+        self.payload.len()
+    }
+}
 
 /// The ticks of a feed, from when it was asked for; see [`Feed::ticks`](super::Feed::ticks).
 ///

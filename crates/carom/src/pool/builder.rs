@@ -6,6 +6,8 @@ use super::shared::Shared;
 use crate::building::{self, BuildError};
 use crate::clock;
 use crate::connect::Connect;
+use crate::meter::Meter;
+use crate::monitor::Monitor;
 use crate::resolver::Resolve;
 use crate::resolver::source::Source;
 use crate::seed::seed;
@@ -19,6 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 
 /// Builds a [`Pool`]; made by [`Pool::builder`]. Every option has a default; [`build`](Builder::build) refuses what makes
 /// no sense.
@@ -29,6 +32,7 @@ pub struct Builder<C> {
     name: Option<Arc<str>>,
     claim_timeout: Duration,
     runtime: Option<Handle>,
+    monitor: Option<Monitor>,
     options: Options,
 }
 
@@ -40,6 +44,7 @@ impl<C: Connect> Builder<C> {
             name: None,
             claim_timeout: Duration::from_secs(30),
             runtime: None,
+            monitor: None,
             options: Options::default(),
         }
     }
@@ -187,6 +192,12 @@ impl<C: Connect> Builder<C> {
         self
     }
 
+    /// Which monitor sees it. Default: [`Monitor::global`].
+    pub fn monitor(mut self, monitor: &Monitor) -> Builder<C> {
+        self.monitor = Some(monitor.clone());
+        self
+    }
+
     /// Builds the pool, which starts connecting at once, in the background.
     ///
     /// # Errors
@@ -203,10 +214,15 @@ impl<C: Connect> Builder<C> {
         }
         let resolver = self.source.prepare(&machine.options().recovery)?;
         let runtime = building::runtime(self.runtime)?;
-        let shared = Arc::new(Shared::new(name, self.connector, machine));
-        let (resolution, resolving) = resolver.start(&runtime);
-        runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run());
-        Ok(Pool::new(shared, self.claim_timeout, runtime))
+        let monitor = self.monitor.as_ref().unwrap_or(Monitor::global());
+        let (resolution, resolving, resolver) = resolver.start(&runtime, monitor);
+        let shared = Arc::new(Shared::new(name, self.connector, machine, self.claim_timeout, resolver));
+        let id = monitor.register(&shared);
+        let meter = Meter::new(monitor, &shared.name);
+        let span = tracing::info_span!(parent: None, "pool", pool = &*shared.name);
+        let driver = Driver::new(Arc::clone(&shared), resolution, resolving, meter);
+        runtime.spawn(driver.run().instrument(span));
+        Ok(Pool::new(shared, id, runtime))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The guard that a caller holds: a connection, until it is dropped.
 
-use super::shared::{Held, Shared};
+use super::shared::Shared;
+use super::table::Held;
 use crate::cause::Failing;
 use crate::clock;
-use crate::connect::Connect;
-use crate::quiet::drop_quietly;
+use crate::connect::{Connect, ConnectError};
+use crate::quiet::{drop_quietly, quietly};
 use carom_core::backend::Backend;
 use carom_core::pool::Outcome;
 use carom_core::slot::Life;
@@ -13,7 +14,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A connection lent by a [`Pool`](super::Pool). Use it through `Deref`; dropping it gives it back.
 ///
@@ -48,9 +49,24 @@ impl<C: Connect> Claim<C> {
 
     /// Closes the connection in an orderly way instead of giving it back. The backend is not blamed.
     pub fn discard(mut self) {
-        if let Some(held) = self.held.take() {
+        if let Some(held) = self.take() {
             self.give_back(held, Outcome::Discarded);
         }
+    }
+
+    /// Complains of how the backend serves, while the connection may be fine: of an answer that is an error of the server's own,
+    /// say. It looks slow to [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it at once,
+    /// as it counts [failed](Claim::fail) uses. That the connection is given back then is no good use.
+    pub fn complain(&mut self) {
+        let (now, slot) = (clock::now(), self.held().slot);
+        self.shared.step(|table| table.machine.complain(now, slot));
+    }
+
+    /// Says that the backend has served well, though the connection will not be given back, which would say the same:
+    /// [`Ejection`](crate::Ejection) begins to count anew.
+    pub fn commend(&self) {
+        let slot = self.held().slot;
+        self.shared.step(|table| table.machine.commend(slot));
     }
 
     /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to
@@ -60,8 +76,9 @@ impl<C: Connect> Claim<C> {
     pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
         // Whatever becomes of this, the claim is still whole.
         let error = reason.into().into();
-        if let Some(held) = self.held.take() {
+        if let Some(held) = self.take() {
             let backend = Arc::clone(&held.backend);
+            tracing::debug!(pool = &*self.shared.name, %backend, "a use failed");
             let outdated = self.shared.step(|table| table.causes.failed(backend, Failing::Use, error));
             drop_quietly(&self.shared.name, outdated);
             self.give_up(held, Outcome::Failed);
@@ -70,11 +87,26 @@ impl<C: Connect> Claim<C> {
 
     /// Takes the connection out of the pool for good; the pool makes another if it needs one.
     pub fn detach(mut self) -> C::Connection {
-        let Held { connection, slot, .. } =
-            *self.held.take().expect("a claim holds its connection until it is consumed");
+        let Held { connection, slot, .. } = *self.take().expect("a claim holds its connection until it is consumed");
         let now = clock::now();
         self.shared.step(|table| table.give_up(now, slot, Outcome::Detached));
         connection
+    }
+
+    /// It was there at once.
+    pub(crate) fn begin(mut self) -> Claim<C> {
+        if let Some(held) = self.held.as_mut().filter(|held| held.timer.is_kept()) {
+            quietly(&self.shared.name, || held.timer.lent());
+        }
+        self
+    }
+
+    /// It was waited for, since then.
+    pub(crate) fn begin_after(mut self, since: Instant) -> Claim<C> {
+        if let Some(held) = self.held.as_mut().filter(|held| held.timer.is_kept()) {
+            quietly(&self.shared.name, || held.timer.lent_after(since));
+        }
+        self
     }
 
     /// Asks whether the connection, which has idled for a while, is still open.
@@ -88,6 +120,16 @@ impl<C: Connect> Claim<C> {
         if let Some(held) = self.held.take() {
             self.give_up(held, Outcome::Ended);
         }
+    }
+
+    /// The connection, whose use ends here.
+    #[inline]
+    fn take(&mut self) -> Option<Box<Held<C>>> {
+        let held = self.held.as_mut()?;
+        if held.timer.is_kept() {
+            quietly(&self.shared.name, || held.timer.back());
+        }
+        self.held.take()
     }
 
     fn held(&self) -> &Held<C> {
@@ -109,17 +151,21 @@ impl<C: Connect> Claim<C> {
     /// Drops the connection first and frees its slot then, so that there is never one too many.
     #[cold]
     fn give_up(&self, held: Box<Held<C>>, outcome: Outcome) {
-        let slot = held.slot;
+        let (slot, backend) = (held.slot, Arc::clone(&held.backend));
         // Whatever its own drop does, the slot must not be lost.
         drop_quietly(&self.shared.name, held);
         let now = clock::now();
-        self.shared.step(|table| table.give_up(now, slot, outcome));
+        let outdated = self.shared.step(|table| {
+            let in_vain = table.give_up(now, slot, outcome);
+            in_vain.then(|| table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended)))
+        });
+        drop_quietly(&self.shared.name, outdated);
     }
 }
 
 impl<C: Connect> Drop for Claim<C> {
     fn drop(&mut self) {
-        let Some(mut held) = self.held.take() else { return };
+        let Some(mut held) = self.take() else { return };
         if std::thread::panicking() {
             return self.give_up(held, Outcome::Dropped);
         }

@@ -1,8 +1,10 @@
 //! The future of a claim: served at once, or in line until served, refused or dropped.
 
+use super::callers::{Collected, Withdrawn};
 use super::claim::Claim;
 use super::error::ClaimError;
-use super::shared::{Asking, Begun, Collected, Granted, Shared, Table, Withdrawn};
+use super::shared::Shared;
+use super::table::{Asking, Begun, Granted, Table};
 use crate::clock;
 use crate::connect::Connect;
 use crate::sync::MutexGuard;
@@ -11,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
+use tracing::Span;
 
 /// A claim under way; see [`Pool::claim`](super::Pool::claim).
 ///
@@ -25,7 +28,12 @@ pub struct Claiming<'pool, C: Connect> {
 
 enum Progress {
     New,
-    InLine { waiter: WaiterId, since: Instant },
+    /// With the span of waiting, if anybody listens: claims that are served at once have none, and pay nothing for it.
+    InLine {
+        waiter: WaiterId,
+        since: Instant,
+        span: Option<Box<Span>>,
+    },
     Over,
 }
 
@@ -60,7 +68,9 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
                     }
                 },
                 Begun::Waiting(waiter) => {
-                    self.progress = Progress::InLine { waiter, since: first };
+                    let listens = tracing::enabled!(tracing::Level::DEBUG);
+                    let span = listens.then(|| Box::new(tracing::debug_span!("claim", pool = &*shared.name)));
+                    self.progress = Progress::InLine { waiter, since: first, span };
                     return Poll::Pending;
                 }
                 Begun::Refused(error) => {
@@ -78,17 +88,17 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
         since: Instant,
         context: &Context<'_>,
     ) -> Poll<Result<Claim<C>, ClaimError>> {
+        let waited = clock::now().saturating_duration_since(since);
         // Collecting serves nobody else and asks nothing of the driver.
-        let collected = self.shared.lock().collect(waiter, context.waker());
+        let collected = self.shared.lock().collect(waiter, waited, context.waker());
         match collected {
             Collected::Nothing(_) => Poll::Pending,
             Collected::Granted(held) => {
                 self.progress = Progress::Over;
-                Poll::Ready(Ok(Claim::new(Arc::clone(self.shared), held)))
+                Poll::Ready(Ok(Claim::new(Arc::clone(self.shared), held).begin_after(since)))
             }
             Collected::Refused(refusal) => {
                 self.progress = Progress::Over;
-                let waited = clock::now().saturating_duration_since(since);
                 let name = &self.shared.name;
                 Poll::Ready(Err(self.shared.step(|table| table.explain(refusal, waited, name))))
             }
@@ -107,14 +117,14 @@ pub(crate) fn open<C: Connect>(shared: &Arc<Shared<C>>, granted: Granted<C>) -> 
         claim.end();
         return Err(place);
     }
-    Ok(claim)
+    Ok(claim.begin())
 }
 
 impl<C: Connect> Future for Claiming<'_, C> {
     type Output = Result<Claim<C>, ClaimError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.progress {
+        match &self.progress {
             Progress::New => {
                 let shared = self.shared;
                 let now = shared.now_if_crowded();
@@ -124,12 +134,17 @@ impl<C: Connect> Future for Claiming<'_, C> {
                     Some(held) => {
                         drop(table);
                         self.progress = Progress::Over;
-                        Poll::Ready(Ok(Claim::new(Arc::clone(shared), held)))
+                        Poll::Ready(Ok(Claim::new(Arc::clone(shared), held).begin()))
                     }
                     None => self.begin(table, now, context),
                 }
             }
-            Progress::InLine { waiter, since } => self.collect(waiter, since, context),
+            Progress::InLine { waiter, since, span } => {
+                let (waiter, since) = (*waiter, *since);
+                let span = span.as_deref().cloned();
+                let _entered = span.as_ref().map(Span::enter);
+                self.collect(waiter, since, context)
+            }
             Progress::Over => panic!("a claim was polled after it had ended"),
         }
     }

@@ -4,13 +4,16 @@
 //! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
 //! machine hears that it has ended when it really has.
 
-use super::shared::{Held, Outstanding, Shared};
+use super::shared::{Outstanding, Shared};
+use super::table::Held;
 use crate::cause::Failing;
 use crate::clock;
 use crate::connect::Connect;
 use crate::connect::ConnectError;
+use crate::meter::{Meter, Timer};
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
+use crate::telling::{Whose, collect, tell};
 use carom_core::backend::Backend;
 use carom_core::pool::{Action, Ending, State};
 use carom_core::slot::SlotRef;
@@ -24,6 +27,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tracing::Instrument;
 
 /// Finished tasks that are taken before the machine is asked again.
 const BATCH: usize = 64;
@@ -40,6 +44,7 @@ pub(crate) struct Driver<C: Connect> {
     heard: Option<Arc<[Backend]>>,
     resolving: AbortHandle,
     published: State,
+    meter: Meter,
 }
 
 /// What a task is for.
@@ -50,7 +55,6 @@ struct Task {
     cut: Option<SlotRef>,
 }
 
-#[derive(Clone)]
 enum Work {
     Connect(Arc<Backend>),
     Check(Arc<Backend>),
@@ -60,7 +64,7 @@ enum Work {
 
 /// What a task brings back.
 enum Done<C: Connect> {
-    Connected(Result<C::Connection, C::Error>),
+    Connected(Result<C::Connection, C::Error>, Timer),
     Checked(Box<Held<C>>, Result<(), C::Error>),
     Closed,
 }
@@ -70,6 +74,7 @@ impl<C: Connect> Driver<C> {
         shared: Arc<Shared<C>>,
         resolution: watch::Receiver<Resolution>,
         resolving: AbortHandle,
+        meter: Meter,
     ) -> Driver<C> {
         Driver {
             shared,
@@ -82,6 +87,7 @@ impl<C: Connect> Driver<C> {
             heard: None,
             resolving,
             published: State::Starting,
+            meter,
         }
     }
 
@@ -115,11 +121,17 @@ impl<C: Connect> Driver<C> {
         loop {
             let now = clock::now();
             let mut actions = Vec::new();
-            let (wake_at, state) = self.shared.driver_step(|table| {
+            let (wake_at, state, tales, outdated) = self.shared.driver_step(|table| {
                 table.machine.handle_timeout(now);
                 actions.extend(std::iter::from_fn(|| table.machine.poll_action()));
-                (table.machine.arm(), table.machine.state())
+                // Whoever hears that a backend is dead, or is refused for it, or looks, hears why.
+                let late = actions.iter().filter_map(|action| self.late(action));
+                let outdated: Vec<_> = late.map(|late| table.causes.failed(late.0, late.1, Arc::new(late.2))).collect();
+                let tales = collect(|| table.machine.poll_news(), &table.causes);
+                (table.machine.arm(), table.machine.state(), tales, outdated)
             });
+            drop_quietly(&self.shared.name, outdated);
+            tell(Whose::Pool(&self.shared.name), now, tales);
             self.publish(state);
             if actions.is_empty() {
                 return wake_at;
@@ -127,6 +139,20 @@ impl<C: Connect> Driver<C> {
             for action in actions {
                 self.perform(action);
             }
+        }
+    }
+
+    /// Who took too long, at what, if that is why something is cut short.
+    fn late(&self, action: &Action) -> Option<(Arc<Backend>, Failing, ConnectError)> {
+        let Action::Abandon { task, timed_out: Some(timeout), .. } = action else { return None };
+        let (id, _) = self.by_slot.get(&task.index())?;
+        match &self.by_id.get(id).filter(|known| known.slot == *task)?.work {
+            Work::Connect(backend) => {
+                Some((Arc::clone(backend), Failing::Connect, ConnectError::ConnectTimedOut(*timeout)))
+            }
+            Work::Check(backend) => Some((Arc::clone(backend), Failing::Check, ConnectError::CheckTimedOut(*timeout))),
+            Work::Reset(backend) => Some((Arc::clone(backend), Failing::Reset, ConnectError::ResetTimedOut(*timeout))),
+            Work::Close => None,
         }
     }
 
@@ -150,6 +176,9 @@ impl<C: Connect> Driver<C> {
     }
 
     fn perform(&mut self, action: Action) {
+        if let Some((backend, failing, error)) = self.late(&action) {
+            self.trace_failure(&backend, failing, &error);
+        }
         match action {
             Action::Connect { slot, backend } => self.connect(slot, backend),
             Action::Check { slot } => self.check(slot),
@@ -157,17 +186,22 @@ impl<C: Connect> Driver<C> {
             Action::Watch { slot } => self.watch(slot),
             Action::Overdue { slot } => self.report(slot),
             Action::Close { slot, goodbye } => self.close(slot, goodbye),
-            Action::Abandon { task, slot, timed_out } => self.abandon(task, slot, timed_out),
+            Action::Abandon { task, slot, .. } => self.abandon(task, slot),
         }
     }
 
     fn connect(&mut self, slot: SlotRef, backend: Arc<Backend>) {
         let (shared, address) = (Arc::clone(&self.shared), Arc::clone(&backend));
-        self.spawn(
-            slot,
-            Work::Connect(backend),
-            async move { Done::Connected(shared.connector.connect(&address).await) },
-        );
+        let mut timer = self.meter.timer(&backend);
+        let span = tracing::debug_span!("connect", pool = &*shared.name, %backend);
+        let connecting = async move {
+            let connected = shared.connector.connect(&address).await;
+            if connected.is_ok() {
+                timer.created();
+            }
+            Done::Connected(connected, timer)
+        };
+        self.spawn(slot, Work::Connect(backend), connecting.instrument(span));
     }
 
     fn check(&mut self, slot: SlotRef) {
@@ -189,7 +223,11 @@ impl<C: Connect> Driver<C> {
     }
 
     fn close(&mut self, slot: SlotRef, goodbye: bool) {
-        match self.take(slot) {
+        let held = self.take(slot);
+        if let Some(held) = &held {
+            tracing::debug!(pool = &*self.shared.name, backend = %held.backend, goodbye, "closing a connection");
+        }
+        match held {
             Some(held) if goodbye => {
                 let shared = Arc::clone(&self.shared);
                 self.spawn(slot, Work::Close, async move {
@@ -213,26 +251,11 @@ impl<C: Connect> Driver<C> {
     }
 
     /// Aborts what is under way for a slot, if it has not ended already.
-    fn abandon(&mut self, task: SlotRef, slot: SlotRef, timed_out: Option<Duration>) {
+    fn abandon(&mut self, task: SlotRef, slot: SlotRef) {
         let Some((id, abort)) = self.by_slot.get(&task.index()) else { return self.ended(slot) };
         let Some(known) = self.by_id.get_mut(id).filter(|known| known.slot == task) else { return self.ended(slot) };
         known.cut = Some(slot);
         abort.abort();
-        let work = known.work.clone();
-        if let Some(timeout) = timed_out {
-            match work {
-                Work::Connect(backend) => {
-                    self.note(&backend, Failing::Connect, Arc::new(ConnectError::ConnectTimedOut(timeout)));
-                }
-                Work::Check(backend) => {
-                    self.note(&backend, Failing::Check, Arc::new(ConnectError::CheckTimedOut(timeout)));
-                }
-                Work::Reset(backend) => {
-                    self.note(&backend, Failing::Reset, Arc::new(ConnectError::ResetTimedOut(timeout)));
-                }
-                Work::Close => {}
-            }
-        }
     }
 
     /// Watches an idle connection for its end, unless it is not idling any more.
@@ -278,10 +301,10 @@ impl<C: Connect> Driver<C> {
             return self.ended(slot);
         }
         match (work, done) {
-            (Work::Connect(backend), Some(Done::Connected(Ok(connection)))) => {
-                self.connected(slot, backend, connection)
+            (Work::Connect(backend), Some(Done::Connected(Ok(connection), timer))) => {
+                self.connected(Held { connection, backend, slot, timer });
             }
-            (Work::Connect(backend), Some(Done::Connected(Err(error)))) => {
+            (Work::Connect(backend), Some(Done::Connected(Err(error), _))) => {
                 self.connect_failed(slot, &backend, Arc::new(error));
             }
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
@@ -303,10 +326,10 @@ impl<C: Connect> Driver<C> {
         }
     }
 
-    fn connected(&mut self, slot: SlotRef, backend: Arc<Backend>, connection: C::Connection) {
-        tracing::debug!(pool = &*self.shared.name, %backend, "connected");
-        let now = clock::now();
-        let held = Box::new(Held { connection, backend, slot });
+    fn connected(&mut self, held: Held<C>) {
+        tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "connected");
+        let (now, slot) = (clock::now(), held.slot);
+        let held = Box::new(held);
         let unwanted = self.shared.driver_step(|table| {
             let outdated = table.causes.worked(&held.backend);
             let unwanted = table.put(slot, held);
@@ -360,16 +383,25 @@ impl<C: Connect> Driver<C> {
         // A watcher that was aborted, or whose `closed` panicked, has nothing to say.
         let Ok((slot, ending)) = ended else { return };
         let now = clock::now();
-        self.shared.driver_step(|table| table.machine.handle_ended(now, slot, ending));
+        let outdated = self.shared.driver_step(|table| {
+            let backend = table.backend_of(slot)?;
+            let in_vain = table.machine.handle_ended(now, slot, ending);
+            in_vain.then(|| table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended)))
+        });
+        drop_quietly(&self.shared.name, outdated);
     }
 
     /// Keeps the last real error, for whoever fails because of it.
     fn note(&self, backend: &Arc<Backend>, failing: Failing, error: Arc<dyn Error + Send + Sync>) {
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(pool = &*self.shared.name, %backend, ?failing, error = text_of(&error), "backend failed");
-        }
+        self.trace_failure(backend, failing, &*error);
         let outdated = self.shared.driver_step(|table| table.causes.failed(Arc::clone(backend), failing, error));
         drop_quietly(&self.shared.name, outdated);
+    }
+
+    fn trace_failure(&self, backend: &Backend, failing: Failing, error: &dyn Error) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(pool = &*self.shared.name, %backend, ?failing, error = text_of(error), "backend failed");
+        }
     }
 
     fn resolved(&mut self, published: bool) {

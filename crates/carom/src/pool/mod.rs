@@ -26,14 +26,18 @@
 //! ```
 
 mod builder;
+mod callers;
 mod claim;
 mod claiming;
 mod driver;
 mod error;
+mod observe;
 pub(crate) mod shared;
+pub(crate) mod table;
 
 pub use builder::Builder;
-pub use carom_core::pool::{BackendSnapshot, BackendState, Snapshot as Figures, State};
+pub use carom_core::backend::BackendState;
+pub use carom_core::pool::{BackendSnapshot, Snapshot as Figures, State};
 pub use carom_core::slot::{Counts, Phase};
 pub use claim::Claim;
 pub use claiming::Claiming;
@@ -43,13 +47,15 @@ pub use shared::Outstanding;
 use crate::cause::Cause;
 use crate::clock;
 use crate::connect::Connect;
+use crate::monitor::Id;
 use carom_core::backend::Backend;
 use carom_core::options::OptionsError;
-use shared::{Asking, Shared};
+use shared::Shared;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
+use table::Asking;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -63,7 +69,7 @@ pub struct Pool<C: Connect> {
 /// What all handles of a pool own together; the last one to go closes it.
 struct Owner<C: Connect> {
     shared: Arc<Shared<C>>,
-    claim_timeout: Duration,
+    id: Id,
     runtime: Handle,
 }
 
@@ -108,8 +114,8 @@ impl<C: Connect> Pool<C> {
         Builder::new(connector)
     }
 
-    fn new(shared: Arc<Shared<C>>, claim_timeout: Duration, runtime: Handle) -> Pool<C> {
-        Pool { owner: Arc::new(Owner { shared, claim_timeout, runtime }) }
+    fn new(shared: Arc<Shared<C>>, id: Id, runtime: Handle) -> Pool<C> {
+        Pool { owner: Arc::new(Owner { shared, id, runtime }) }
     }
 
     /// Claims a connection: an idle one at once, otherwise the first that is free when everyone who came before has been
@@ -134,7 +140,7 @@ impl<C: Connect> Pool<C> {
     #[track_caller]
     pub fn claim_with(&self, options: ClaimOptions) -> Claiming<'_, C> {
         let asking = Asking {
-            timeout: options.timeout.unwrap_or(self.owner.claim_timeout),
+            timeout: options.timeout.unwrap_or(self.owner.shared.claim_timeout),
             error_on_empty: options.error_on_empty,
             avoid: options.avoid,
             site: Location::caller(),
@@ -160,6 +166,11 @@ impl<C: Connect> Pool<C> {
     /// The name shown in errors, logs and snapshots.
     pub fn name(&self) -> &str {
         &self.owner.shared.name
+    }
+
+    /// Which one it is to its [monitor](crate::Monitor).
+    pub fn id(&self) -> Id {
+        self.owner.id
     }
 
     /// Where the pool is in its life.
@@ -215,19 +226,19 @@ impl<C: Connect> Pool<C> {
         };
         tokio::select! {
             biased;
-            _ = states.wait_for(|state| *state == State::Stopped) => Drained { left: Vec::new(), closing: 0 },
+            _ = states.wait_for(|state| *state == State::Stopped) => Drained::default(),
             () = sleep => {
                 let left = self.owner.shared.outstanding(clock::now());
                 let snapshot = self.snapshot().pool;
                 let closing = snapshot.counts.of(Phase::Closing) + snapshot.draining.of(Phase::Closing);
-                Drained { left, closing }
+                Drained { left, closing, cut: 0 }
             }
         }
     }
 }
 
 /// What [`Pool::drain`] could not wait for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 #[must_use = "it says what was left"]
 pub struct Drained {
@@ -235,23 +246,29 @@ pub struct Drained {
     pub left: Vec<Outstanding>,
     /// How many connections were still being closed.
     pub closing: usize,
+    /// How many answers were cut short that were still being read over connections that many share: an agent has such
+    /// connections, a pool has none.
+    pub cut: usize,
 }
 
 impl Drained {
     /// Whether everything had come back and was closed.
     pub fn is_complete(&self) -> bool {
-        self.left.is_empty() && self.closing == 0
+        self.left.is_empty() && self.closing == 0 && self.cut == 0
     }
 }
 
 /// `drained`, or how much was left and one line for each claim that was still out.
 impl fmt::Display for Drained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.left.len(), self.closing) {
-            (0, 0) => return write!(f, "drained"),
-            (0, closing) => return write!(f, "{closing} still closing"),
-            (lent, 0) => write!(f, "{lent} still lent:")?,
-            (lent, closing) => write!(f, "{closing} still closing, {lent} still lent:")?,
+        if self.is_complete() {
+            return write!(f, "drained");
+        }
+        let counts = [(self.cut, "cut short"), (self.closing, "still closing"), (self.left.len(), "still lent")];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        f.write_str(&counts.collect::<Vec<_>>().join(", "))?;
+        if !self.left.is_empty() {
+            f.write_str(":")?;
         }
         for Outstanding { backend, site, lent_for } in &self.left {
             write!(f, "\n  {backend}, claimed at {site} {lent_for:?} ago")?;

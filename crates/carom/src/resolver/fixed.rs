@@ -51,6 +51,16 @@ impl Fixed {
         Ok(Fixed { backends: addresses.into_iter().map(parse).collect::<Result<_, _>>()? })
     }
 
+    /// What to call the list.
+    pub(super) fn title(&self) -> Option<String> {
+        let title = |backend: &Backend| backend.own_name().map_or_else(|| backend.to_string(), str::to_owned);
+        match self.backends.as_slice() {
+            [] => None,
+            [one] => Some(title(one)),
+            [first, others @ ..] => Some(format!("{} and {} more", title(first), others.len())),
+        }
+    }
+
     /// The list.
     pub fn backends(&self) -> &[Backend] {
         &self.backends
@@ -59,6 +69,9 @@ impl Fixed {
 
 impl Resolve for Fixed {
     async fn run(self, publisher: Publisher) {
+        if let Some(title) = self.title() {
+            publisher.name(&title);
+        }
         publisher.publish(self.backends);
     }
 }

@@ -1,12 +1,17 @@
 //! The handle: a resolver that has been started, for as many holders as like.
 
+use super::record::Record;
+use super::source::Prepared;
 use super::{Changes, Publisher, Resolution, Resolve, ResolverState};
+use crate::monitor::{Id, Monitor};
 use crate::{Backend, clock};
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
+use tracing::Instrument;
 
 /// A resolver that runs, held by whoever follows it. Cheap to clone; it stops when told to, or with its last holder.
 ///
@@ -19,7 +24,10 @@ pub struct Resolver {
 
 #[derive(Debug)]
 struct Running {
-    sender: watch::Sender<Resolution>,
+    record: Arc<Record>,
+    /// What is seen of it: this, or the one that it follows.
+    seen: Arc<Record>,
+    id: Id,
     stop: Arc<Notify>,
 }
 
@@ -32,17 +40,47 @@ impl Resolver {
         Ok(Resolver::start_on(&Handle::try_current().map_err(|_| StartError)?, resolve))
     }
 
+    /// Starts a resolver as [`start`](Resolver::start) does, to be called this where it is [seen](crate::monitor), whatever it
+    /// calls itself. One that does nothing but follow another keeps that one's name.
+    ///
+    /// # Errors
+    /// When there is no runtime here.
+    pub fn start_as(name: &str, resolve: impl Resolve) -> Result<Resolver, StartError> {
+        let runtime = Handle::try_current().map_err(|_| StartError)?;
+        Ok(Resolver::launch(&runtime, Monitor::global(), Some(name), resolve))
+    }
+
     /// Starts a resolver on a runtime.
     pub fn start_on(runtime: &Handle, resolve: impl Resolve) -> Resolver {
+        Resolver::start_in(runtime, Monitor::global(), resolve)
+    }
+
+    /// Starts a resolver on a runtime, to be seen by this monitor instead of [`Monitor::global`].
+    pub fn start_in(runtime: &Handle, monitor: &Monitor, resolve: impl Resolve) -> Resolver {
+        Resolver::launch(runtime, monitor, None, resolve)
+    }
+
+    fn launch<R: Resolve>(runtime: &Handle, monitor: &Monitor, name: Option<&str>, resolve: R) -> Resolver {
         let (sender, resolution) = watch::channel(Resolution::unknown());
+        let record = Arc::new(Record::new(sender.clone()));
+        match name {
+            Some(name) => record.notes().name_for_good(name),
+            None => record.notes().call_after(std::any::type_name::<R>()),
+        }
+        let other = followed(&resolve);
+        let follows = other.is_some();
+        let seen = other.unwrap_or_else(|| Arc::clone(&record));
+        let id = seen.seen_by(monitor);
         let stop = Arc::new(Notify::new());
-        let publisher = Publisher::over(sender.clone());
-        let (ends, told) = (End(sender.clone()), Arc::clone(&stop));
-        runtime.spawn(async move {
+        let publisher = Publisher::over(sender, record.notes());
+        let publisher = if follows { publisher.quiet() } else { publisher };
+        let span = record.notes().span();
+        let (ends, told) = (End(Arc::clone(&record)), Arc::clone(&stop));
+        let task = async move {
             let ends = ends;
             let run = async {
                 resolve.run(publisher).await;
-                ends.returned();
+                ends.0.returned();
                 std::future::pending::<()>().await;
             };
             // Dropping `run` ends it wherever it is: in a lookup, in a sleep.
@@ -51,8 +89,20 @@ impl Resolver {
                 () = told.notified() => {}
                 () = run => {}
             }
-        });
-        Resolver { running: Arc::new(Running { sender, stop }), resolution }
+        };
+        runtime.spawn(task.instrument(span));
+        Resolver { running: Arc::new(Running { record, seen, id, stop }), resolution }
+    }
+
+    /// What the monitor calls it that it was started in. One that does nothing but follow another is seen as that one.
+    pub fn id(&self) -> Id {
+        self.running.id
+    }
+
+    /// It is seen by this monitor too from now on.
+    #[allow(dead_code, reason = "for DNS alone")]
+    pub(crate) fn seen_by(&self, monitor: &Monitor) {
+        self.running.seen.seen_by(monitor);
     }
 
     /// Where it is.
@@ -155,14 +205,7 @@ impl Resolve for Resolver {
 
 impl Running {
     fn stop(&self) {
-        let stops = self.sender.send_if_modified(|resolution| match resolution.state {
-            ResolverState::Stopping | ResolverState::Stopped => false,
-            ResolverState::Starting | ResolverState::Running | ResolverState::Failed => {
-                resolution.state = ResolverState::Stopping;
-                true
-            }
-        });
-        if stops {
+        if self.record.stopping() {
             self.stop.notify_one();
         }
     }
@@ -175,32 +218,20 @@ impl Drop for Running {
 }
 
 /// However the task ends, and be it with its runtime, the resolver has stopped then.
-struct End(watch::Sender<Resolution>);
-
-impl End {
-    /// It says nothing more. What it has said stays; if that is nothing, it has failed.
-    fn returned(&self) {
-        self.0.send_if_modified(|resolution| {
-            let silent = resolution.state == ResolverState::Starting;
-            if silent {
-                resolution.state = ResolverState::Failed;
-                resolution.last_error.get_or_insert_with(|| Arc::new(ResolverEnded));
-            }
-            silent
-        });
-    }
-}
+struct End(Arc<Record>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.send_modify(|resolution| {
-            // It was not told to: it panicked, or its runtime ended. From now on nobody sees to it that this is true.
-            if resolution.state != ResolverState::Stopping && !resolution.backends.is_empty() {
-                resolution.stale_since.get_or_insert_with(clock::now);
-            }
-            resolution.state = ResolverState::Stopped;
-        });
+        self.0.stopped();
+        tracing::info!(resolver = &*self.0.notes().title(), "resolver has stopped");
     }
+}
+
+/// What is seen of a resolver that does nothing but follow another: the other.
+pub(super) fn followed(resolve: &impl Resolve) -> Option<Arc<Record>> {
+    let resolve: &dyn Any = resolve;
+    let handle = resolve.downcast_ref::<Resolver>().map(|resolver| &resolver.running.seen);
+    handle.or_else(|| resolve.downcast_ref::<Prepared>().and_then(Prepared::followed)).map(Arc::clone)
 }
 
 impl fmt::Debug for Resolver {

@@ -46,8 +46,10 @@ mod handle;
 mod key;
 mod name;
 mod publisher;
+pub(crate) mod record;
 mod remembered;
 pub(crate) mod source;
+mod telling;
 
 pub use carom_core::resolver::{Detail, Via};
 pub use changes::{Change, Changes};

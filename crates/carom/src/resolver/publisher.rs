@@ -1,5 +1,7 @@
 //! The publisher: where a resolver puts what it knows.
 
+use super::record::Notes;
+use super::telling::tell;
 use super::{Resolution, ResolverState};
 use crate::{Backend, clock};
 use carom_core::backend::are_the_same;
@@ -12,16 +14,36 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Publisher {
     sender: watch::Sender<Resolution>,
+    notes: Arc<Notes>,
+    /// Whether what it publishes is logged: not when another does that.
+    tells: bool,
 }
 
 impl Publisher {
-    pub(crate) fn new() -> (Publisher, watch::Receiver<Resolution>) {
-        let (sender, receiver) = watch::channel(Resolution::unknown());
-        (Publisher { sender }, receiver)
+    pub(super) fn over(sender: watch::Sender<Resolution>, notes: &Arc<Notes>) -> Publisher {
+        Publisher { sender, notes: Arc::clone(notes), tells: true }
     }
 
-    pub(super) fn over(sender: watch::Sender<Resolution>) -> Publisher {
-        Publisher { sender }
+    /// As it is, but nothing is logged: it passes on what others say.
+    pub(super) fn quiet(self) -> Publisher {
+        Publisher { tells: false, ..self }
+    }
+
+    /// One for a resolver within the one that this belongs to: what it publishes is seen here first, what it notes is seen as
+    /// the outer one's.
+    pub(super) fn within(&self) -> (Publisher, watch::Receiver<Resolution>) {
+        let (sender, receiver) = watch::channel(Resolution::unknown());
+        (Publisher::over(sender, &self.notes).quiet(), receiver)
+    }
+
+    /// What the resolver is called where it is [seen](crate::monitor). Default: the name of its type.
+    pub fn name(&self, name: &str) {
+        self.notes.name(name);
+    }
+
+    #[allow(dead_code, reason = "for DNS alone")]
+    pub(crate) fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// The whole current set. It may be empty: then nobody serves, which is an answer too. Saying the same again wakes nobody.
@@ -59,6 +81,7 @@ impl Publisher {
 
     /// Publishes it as it is, if it says anything new; a resolver that was stopped says nothing more.
     pub(crate) fn relay(&self, new: Resolution) {
+        let mut news = None;
         self.sender.send_if_modified(|old| {
             if matches!(old.state, ResolverState::Stopping | ResolverState::Stopped) {
                 return false;
@@ -75,8 +98,14 @@ impl Publisher {
                 && old.stale_since == new.stale_since
                 && old.complete == new.complete
                 && are_the_same(&old.backends, &new.backends);
+            if self.tells && !nothing_new {
+                news = Some((old.clone(), new.clone()));
+            }
             *old = new;
             !nothing_new
         });
+        if let Some((before, after)) = news {
+            tell(&self.notes.title(), &before, &after);
+        }
     }
 }

@@ -58,7 +58,7 @@ impl<R: Resolve> Resolve for Remembered<R> {
         if let Some(memory) = &remembered {
             publisher.relay(memory.clone());
         }
-        let (inner, resolution) = Publisher::new();
+        let (inner, resolution) = publisher.within();
         // The other may end, as a fixed one does: then its publisher is gone, and following ends with it.
         tokio::join!(self.wrapped.run(inner), follow(resolution, remembered, publisher, path));
     }

@@ -5,16 +5,19 @@ use super::shared::Shared;
 use super::{Set, Share};
 use crate::building::{self, BuildError};
 use crate::clock;
+use crate::monitor::Monitor;
 use crate::resolver::Resolve;
 use crate::resolver::source::Source;
 use crate::seed::seed;
 use carom_core::backend::Backend;
+use carom_core::ejection::Ejection;
 use carom_core::recovery::Recovery;
 use carom_core::set::{Machine, Options};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 
 /// Builds a [`Set`]; made by [`Set::builder`]. Every option has a default; [`build`](Builder::build) refuses what makes no
 /// sense.
@@ -24,12 +27,14 @@ pub struct Builder<S> {
     source: Source,
     name: Option<Arc<str>>,
     runtime: Option<Handle>,
+    monitor: Option<Monitor>,
     options: Options,
 }
 
 impl<S: Share> Builder<S> {
     pub(super) fn new(connector: S) -> Builder<S> {
-        Builder { connector, source: Source::default(), name: None, runtime: None, options: Options::default() }
+        let (source, options) = (Source::default(), Options::default());
+        Builder { connector, source, name: None, runtime: None, monitor: None, options }
     }
 
     /// These backends and no others. Takes socket addresses, or [`Backend`]s with names.
@@ -110,6 +115,13 @@ impl<S: Share> Builder<S> {
         self
     }
 
+    /// Leaves out a backend for a while when so many of its users in a row have [complained](super::Lease::complain): leases of
+    /// any backend are not of it, and an eager set keeps no connection to it. Default none: off.
+    pub fn ejection(mut self, ejection: impl Into<Option<Ejection>>) -> Builder<S> {
+        self.options.ejection = ejection.into();
+        self
+    }
+
     /// How often an eager set disturbs the order in which it prefers backends. Default 60 s.
     pub fn decoherence(mut self, decoherence: Duration) -> Builder<S> {
         self.options.decoherence = decoherence;
@@ -128,6 +140,12 @@ impl<S: Share> Builder<S> {
         self
     }
 
+    /// Which monitor sees it. Default: [`Monitor::global`].
+    pub fn monitor(mut self, monitor: &Monitor) -> Builder<S> {
+        self.monitor = Some(monitor.clone());
+        self
+    }
+
     /// Builds the set.
     ///
     /// # Errors
@@ -140,10 +158,13 @@ impl<S: Share> Builder<S> {
         }
         let resolver = self.source.prepare(&machine.options().recovery)?;
         let runtime = building::runtime(self.runtime)?;
-        let shared = Arc::new(Shared::new(name, self.connector, machine));
-        let (resolution, resolving) = resolver.start(&runtime);
-        runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run());
-        Ok(Set::new(shared, runtime))
+        let monitor = self.monitor.as_ref().unwrap_or(Monitor::global());
+        let (resolution, resolving, resolver) = resolver.start(&runtime, monitor);
+        let shared = Arc::new(Shared::new(name, self.connector, machine, resolver));
+        let id = monitor.register(&shared);
+        let span = tracing::info_span!(parent: None, "set", set = &*shared.name);
+        runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run().instrument(span));
+        Ok(Set::new(shared, id, runtime))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::connect::ConnectError;
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
+use crate::telling::{Whose, collect, tell};
 use carom_core::backend::Backend;
 use carom_core::set::{Action, ConnectionId, State};
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tracing::Instrument;
 
 pub(super) struct Driver<S: Share> {
     shared: Arc<Shared<S>>,
@@ -77,7 +79,12 @@ impl<S: Share> Driver<S> {
 
     /// Lets the machine do what is due and does what it asks for; until when to sleep.
     fn turn(&mut self) -> Option<Instant> {
-        self.shared.step(|table| table.machine.handle_timeout(clock::now()));
+        let now = clock::now();
+        let tales = self.shared.step(|table| {
+            table.machine.handle_timeout(now);
+            collect(|| table.machine.poll_news(), &table.causes)
+        });
+        tell(Whose::Set(&self.shared.name), now, tales);
         let (actions, wake_at, state) = {
             let mut table = self.shared.lock();
             (std::mem::take(&mut table.actions), table.machine.next_timeout(), table.machine.state())
@@ -132,7 +139,8 @@ impl<S: Share> Driver<S> {
 
     fn dial(&mut self, connection: ConnectionId, backend: Arc<Backend>, timeout: Duration) {
         let (shared, to) = (Arc::clone(&self.shared), Arc::clone(&backend));
-        let task = self.dials.spawn(async move {
+        let span = tracing::debug_span!("connect", set = &*shared.name, %backend);
+        let dial = async move {
             tokio::select! {
                 biased;
                 connected = shared.connector.connect(&to) => match connected {
@@ -141,7 +149,8 @@ impl<S: Share> Driver<S> {
                 },
                 () = tokio::time::sleep(timeout) => Err(Arc::new(ConnectError::ConnectTimedOut(timeout)) as Failure),
             }
-        });
+        };
+        let task = self.dials.spawn(dial.instrument(span));
         self.by_task.insert(task.id(), (connection, backend));
         self.by_connection.insert(connection, task);
     }

@@ -61,7 +61,7 @@ pub enum LeaseError {
 pub struct Summary {
     /// The name of the set.
     pub set: Arc<str>,
-    /// Connections that are up.
+    /// Connections that take leases.
     pub connected: usize,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,

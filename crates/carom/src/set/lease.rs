@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tracing::Span;
 
 /// What a lease is of, beyond the defaults; for [`Set::lease_with`](super::Set::lease_with).
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,7 @@ pub struct LeaseOptions {
     backend: Option<Backend>,
     place: Option<usize>,
     role: Option<Arc<str>>,
+    avoid: Option<Backend>,
     timeout: Option<Duration>,
 }
 
@@ -44,6 +46,13 @@ impl LeaseOptions {
         self
     }
 
+    /// Rather not of this backend, for a second try of something that failed there: of those connected another is leased, if
+    /// there is one that has as much [room](Lease::limit). Default: none.
+    pub fn avoid(mut self, avoid: Backend) -> LeaseOptions {
+        self.avoid = Some(avoid);
+        self
+    }
+
     /// How long it may take to connect. Default: the set's `lease_timeout`.
     pub fn timeout(mut self, timeout: Duration) -> LeaseOptions {
         self.timeout = Some(timeout);
@@ -61,7 +70,12 @@ pub struct Leasing<'set, S: Share> {
 
 enum Progress {
     New,
-    Waiting { waiter: WaiterId, since: Instant },
+    /// With the span of waiting, if anybody listens: leases that are given at once have none, and pay nothing for it.
+    Waiting {
+        waiter: WaiterId,
+        since: Instant,
+        span: Option<Box<Span>>,
+    },
     Over,
 }
 
@@ -72,10 +86,10 @@ impl<'set, S: Share> Leasing<'set, S> {
 
     /// Of a connection that is up: nobody else hears of it, and no clock is asked.
     fn begin_warm(&mut self) -> Option<Result<Lease<S>, LeaseError>> {
-        let LeaseOptions { backend, place, role, .. } = &self.options;
+        let LeaseOptions { backend, place, role, avoid, .. } = &self.options;
         let cell = {
             let mut table = self.shared.lock();
-            let connection = table.machine.lease_warm(backend.as_ref(), *place)?;
+            let connection = table.machine.lease_warm(backend.as_ref(), *place, avoid.as_ref())?;
             table.count_role(connection, role.as_ref(), 1);
             table.cell(connection)
         };
@@ -91,8 +105,8 @@ impl<'set, S: Share> Leasing<'set, S> {
             return Poll::Ready(lease);
         }
         let now = clock::now();
-        let LeaseOptions { backend, place, timeout, .. } = &self.options;
-        let want = Want { backend: backend.clone(), place: *place, timeout: *timeout };
+        let LeaseOptions { backend, place, avoid, timeout, .. } = &self.options;
+        let want = Want { backend: backend.clone(), place: *place, avoid: avoid.clone(), timeout: *timeout };
         let role = self.options.role.clone();
         let begun = self.shared.step(|table| match table.machine.lease(now, want) {
             Leased::Granted(connection) => {
@@ -114,7 +128,9 @@ impl<'set, S: Share> Leasing<'set, S> {
             Begun::Granted(None) => Poll::Ready(Err(LeaseError::closed(&self.shared.name))),
             Begun::Refused(error) => Poll::Ready(Err(error)),
             Begun::Waiting(waiter) => {
-                self.progress = Progress::Waiting { waiter, since: now };
+                let listens = tracing::enabled!(tracing::Level::DEBUG);
+                let span = listens.then(|| Box::new(tracing::debug_span!("lease", set = &*self.shared.name)));
+                self.progress = Progress::Waiting { waiter, since: now, span };
                 Poll::Pending
             }
         }
@@ -153,9 +169,14 @@ impl<S: Share> Future for Leasing<'_, S> {
     type Output = Result<Lease<S>, LeaseError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.progress {
+        match &self.progress {
             Progress::New => self.begin(context),
-            Progress::Waiting { waiter, since } => self.collect(waiter, since, context),
+            Progress::Waiting { waiter, since, span } => {
+                let (waiter, since) = (*waiter, *since);
+                let span = span.as_deref().cloned();
+                let _entered = span.as_ref().map(Span::enter);
+                self.collect(waiter, since, context)
+            }
             Progress::Over => panic!("a lease was polled after it had ended"),
         }
     }
@@ -206,6 +227,30 @@ impl<S: Share> Lease<S> {
     /// The connection's name within the set; leases with the same name share a connection.
     pub fn id(&self) -> ConnectionId {
         self.cell.id
+    }
+
+    /// Takes the connection out of the set, for when its far side has said that it takes no more: nobody else gets it, and it
+    /// ends with its last lease. The next lease is of another. Nobody is blamed; but where a connection had just been made, and
+    /// none of its leases has ended yet, the next is made after the delay of the recovery policy.
+    pub fn retire(&self) {
+        self.shared.step(|table| table.machine.retire(clock::now(), self.cell.id));
+    }
+
+    /// Says how many leases of the connection its far side can serve at a time. Where there are as many already, leases of any
+    /// backend go to others that have room. Default: any number.
+    pub fn limit(&self, leases: usize) {
+        self.shared.lock().machine.set_capacity(self.cell.id, leases);
+    }
+
+    /// Complains of how the backend served: [`Ejection`](crate::Ejection) counts it. The connection is fine, and whether it stays
+    /// is another matter.
+    pub fn complain(&self) {
+        self.shared.step(|table| table.machine.complain(clock::now(), &self.cell.backend));
+    }
+
+    /// The backend served well: complaints before this are not in a row with those after it.
+    pub fn commend(&self) {
+        self.shared.lock().machine.commend(&self.cell.backend);
     }
 
     /// Resolves when the connection is on its way out, because its backend is gone or not wanted any more: time to finish and

@@ -45,6 +45,7 @@ mod driver;
 mod error;
 mod events;
 mod lease;
+mod observe;
 pub(crate) mod shared;
 
 pub use builder::Builder;
@@ -58,10 +59,12 @@ pub use shared::ConnectionSnapshot;
 use crate::cause::Cause;
 use crate::clock;
 use crate::connect::Connect;
+use crate::monitor::Id;
 use carom_core::backend::Backend;
 use shared::Shared;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -86,6 +89,7 @@ pub struct Set<S: Share> {
 /// What all handles of a set own together; the last one to go closes it.
 struct Owner<S: Share> {
     shared: Arc<Shared<S>>,
+    id: Id,
     runtime: Handle,
 }
 
@@ -95,11 +99,12 @@ impl<S: Share> Set<S> {
         Builder::new(connector)
     }
 
-    fn new(shared: Arc<Shared<S>>, runtime: Handle) -> Set<S> {
-        Set { owner: Arc::new(Owner { shared, runtime }) }
+    fn new(shared: Arc<Shared<S>>, id: Id, runtime: Handle) -> Set<S> {
+        Set { owner: Arc::new(Owner { shared, id, runtime }) }
     }
 
-    /// A lease of a connection to any known backend: of those connected, the one with the fewest leases.
+    /// A lease of a connection to any known backend: of those connected, the one with the fewest leases, or
+    /// of several such the one that was leased longest ago.
     ///
     /// Cancel safe: dropping the future leaves nothing behind; a dial that nobody else waits for is given up.
     ///
@@ -126,6 +131,11 @@ impl<S: Share> Set<S> {
         &self.owner.shared.name
     }
 
+    /// Which one it is to its [monitor](crate::Monitor).
+    pub fn id(&self) -> Id {
+        self.owner.id
+    }
+
     /// Where the set is in its life.
     pub fn state(&self) -> State {
         self.owner.shared.lock().machine.state()
@@ -150,6 +160,7 @@ impl<S: Share> Set<S> {
             state: figures.state,
             known: figures.known,
             dead: figures.dead,
+            ejected: figures.ejected,
             dialling: figures.dialling,
             waiting: figures.waiting,
             leases: figures.leases,
@@ -208,6 +219,8 @@ pub struct Snapshot {
     pub known: usize,
     /// Of these, those that are dead.
     pub dead: usize,
+    /// Of these, those that are left out because their users [complained](Lease::complain), and until when.
+    pub ejected: Vec<(Arc<Backend>, Instant)>,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// Who waits for a lease.

@@ -5,6 +5,7 @@
 use super::Share;
 use crate::cause::Causes;
 use crate::clock;
+use crate::monitor::Id;
 use crate::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
@@ -21,6 +22,8 @@ use tokio::sync::{Notify, watch};
 pub(crate) struct Shared<S: Share> {
     pub(crate) name: Arc<str>,
     pub(crate) connector: S,
+    /// Who says who serves, to the monitor.
+    pub(super) resolver: Option<Id>,
     state: Mutex<Table<S>>,
     /// Wakes the driver.
     pub(crate) wake: Notify,
@@ -107,7 +110,7 @@ pub struct ConnectionSnapshot {
 }
 
 impl<S: Share> Shared<S> {
-    pub(crate) fn new(name: Arc<str>, connector: S, machine: Machine) -> Shared<S> {
+    pub(crate) fn new(name: Arc<str>, connector: S, machine: Machine, resolver: Option<Id>) -> Shared<S> {
         let lifecycle = watch::Sender::new(machine.state());
         let table = Table {
             machine,
@@ -119,6 +122,7 @@ impl<S: Share> Shared<S> {
         Shared {
             name,
             connector,
+            resolver,
             state: Mutex::new(table),
             wake: Notify::new(),
             lifecycle,
@@ -138,7 +142,8 @@ impl<S: Share> Shared<S> {
             let result = step(&mut table);
             let wakers = table.settle();
             let sooner = clock::is_sooner(table.machine.next_timeout(), before);
-            (result, wakers, sooner || !table.actions.is_empty() || table.machine.state() != state)
+            let news = !table.actions.is_empty() || table.machine.has_news() || table.machine.state() != state;
+            (result, wakers, sooner || news)
         };
         wakers.into_iter().for_each(Waker::wake);
         if attention {
@@ -173,6 +178,7 @@ impl<S: Share> Shared<S> {
             table.take(id)
         });
         if let Some(cell) = cell {
+            tracing::debug!(set = &*self.name, backend = %cell.backend, "a connection has ended");
             cell.worsen(Standing::Closed);
             drop_quietly(&self.name, cell);
         }
@@ -187,6 +193,7 @@ impl<S: Share> Shared<S> {
     }
 
     pub(crate) fn end(&self, cell: Arc<Cell<S>>) {
+        tracing::debug!(set = &*self.name, backend = %cell.backend, "closing a connection");
         self.shut_quietly(&cell.backend, &cell.connection);
         cell.worsen(Standing::Closed);
         drop_quietly(&self.name, cell);
@@ -299,12 +306,17 @@ impl<S: Share> Table<S> {
         }
     }
 
+    /// What the leases of a connection are for, as far as was said.
+    pub(super) fn roles(&self, id: ConnectionId) -> Option<&BTreeMap<Arc<str>, usize>> {
+        self.cells.get(id.index())?.as_ref().map(|held| &held.roles)
+    }
+
     pub(crate) fn connections(&self) -> Vec<ConnectionSnapshot> {
         self.machine.snapshot().connections.into_iter().map(|glance| self.describe(glance)).collect()
     }
 
     fn describe(&self, glance: Glance) -> ConnectionSnapshot {
-        let held = self.cells.get(glance.connection.index()).and_then(Option::as_ref);
+        let roles = self.roles(glance.connection).cloned().unwrap_or_default();
         ConnectionSnapshot {
             id: glance.connection,
             backend: glance.backend,
@@ -316,7 +328,7 @@ impl<S: Share> Table<S> {
             idle_since: (glance.leases == 0).then_some(glance.last_used),
             last_used: glance.last_used,
             leases: glance.leases,
-            roles: held.map(|held| held.roles.clone()).unwrap_or_default(),
+            roles,
         }
     }
 }

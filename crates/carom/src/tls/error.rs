@@ -95,6 +95,13 @@ pub enum ConnectError {
         /// Whom the certificate is made out to.
         presented: Vec<String>,
     },
+    /// The certificate is an issuer's, which vouches for others: what one gets who makes a certificate in one step.
+    #[error("certificate of `{name}` is one that issues others (CA), and no server's")]
+    #[non_exhaustive]
+    Issuer {
+        /// The server name that was asked for.
+        name: String,
+    },
     /// Something else is wrong with the certificate; it has expired, say.
     #[error("certificate of `{name}` is not valid: {reason}")]
     #[non_exhaustive]
@@ -132,6 +139,10 @@ impl ConnectError {
                 CertificateError::NotValidForNameContext { presented, .. } => {
                     let presented = presented.iter().map(|name| bare(name).to_owned()).collect();
                     ConnectError::WrongName { name, presented }
+                }
+                // Of webpki's own errors rustls passes on those it has no words for; this is how they are told apart.
+                CertificateError::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
+                    ConnectError::Issuer { name }
                 }
                 reason => ConnectError::Certificate { name, reason: reason.to_string() },
             },

@@ -62,14 +62,16 @@ pub use error::{ConnectError, TlsError};
 pub use stream::Stream;
 
 use crate::connect::Connect;
-use crate::tcp::Tcp;
+use crate::tcp::{self, Tcp};
 use carom_core::backend::Backend;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use stream::Waiting;
 use tokio::io::AsyncWrite;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Opens TLS connections, versions 1.2 and 1.3. Cheap to clone; clones share their session tickets.
@@ -89,6 +91,47 @@ impl Tls {
     /// Starts building a connector. Every option has a default; [`Builder::build`] refuses what makes no sense.
     pub fn builder() -> Builder {
         Builder::new()
+    }
+
+    /// The same connector, offering these protocols and no others; both share their session tickets. See [`Builder::alpn`].
+    /// What cannot be the name of a protocol, being empty or longer than 255 bytes, is left out.
+    #[must_use]
+    pub fn offering(&self, protocols: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Tls {
+        let mut config = ClientConfig::clone(self.connector.config());
+        let possible = |name: &Vec<u8>| (1..=255).contains(&name.len());
+        config.alpn_protocols = protocols.into_iter().map(Into::into).filter(possible).collect();
+        Tls { connector: TlsConnector::from(Arc::new(config)), ..self.clone() }
+    }
+
+    /// What it speaks TLS with, for a client that brings a connector of its own.
+    #[must_use]
+    pub fn config(&self) -> &ClientConfig {
+        self.connector.config()
+    }
+
+    /// Opens the socket alone, for [`Tls::handshake`].
+    ///
+    /// Cancel safety: dropping the future closes the socket.
+    pub async fn dial(&self, backend: &Backend) -> Result<tcp::Stream, ConnectError> {
+        self.tcp.connect(backend).await.map_err(ConnectError::Connect)
+    }
+
+    /// The second half of a connect: TLS on a socket that is connected to this backend.
+    ///
+    /// Cancel safety: dropping the future closes the socket.
+    pub async fn handshake(&self, backend: &Backend, socket: tcp::Stream) -> Result<Stream, ConnectError> {
+        let name = self.server_name(backend);
+        match self.connector.connect(name.clone(), socket).await {
+            Ok(tls) => Ok(Stream::new(tls)),
+            Err(error) => Err(ConnectError::of_handshake(error, &name)),
+        }
+    }
+
+    /// A watch over a stream's socket, to be kept beside a stream that belongs to somebody else. It sees end-of-file and
+    /// errors, not what is encrypted.
+    #[must_use]
+    pub fn watch(&self, stream: &Stream) -> tcp::Watch {
+        self.tcp.watch(stream.get_ref())
     }
 
     fn server_name(&self, backend: &Backend) -> ServerName<'static> {
@@ -112,12 +155,8 @@ impl Connect for Tls {
     ///
     /// Cancel safety: dropping the future closes the socket.
     async fn connect(&self, backend: &Backend) -> Result<Stream, ConnectError> {
-        let name = self.server_name(backend);
-        let socket = self.tcp.connect(backend).await.map_err(ConnectError::Connect)?;
-        match self.connector.connect(name.clone(), socket).await {
-            Ok(tls) => Ok(Stream::new(tls)),
-            Err(error) => Err(ConnectError::of_handshake(error, &name)),
-        }
+        let socket = self.dial(backend).await?;
+        self.handshake(backend, socket).await
     }
 
     /// Asks the system itself, and decrypts what waits. Nothing is lost: application bytes stay for whoever reads next.

@@ -1,16 +1,17 @@
 //! A request under way: the future that brings what nodes say, and forgets the request when it is dropped.
 
 use super::Transport;
-use super::error::{Account, RequestError, Told};
+use super::error::{Account, RequestError, Told, impossible, refused};
 use super::judge::Judge;
 use super::shared::{Collected, Ended, Shared};
 use crate::clock;
-use carom_core::window::{Ask, Goal, Outcome, Refusal, RequestId};
+use carom_core::window::{Ask, Outcome, Refusal, RequestId};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tracing::Span;
 
 /// An answer, and who gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub struct Asking<'requester, T: Transport, O> {
     ask: Ask,
     progress: Progress<T>,
     finish: Finish<T::Answer, O>,
+    span: Span,
 }
 
 /// Turns the accounts of a request that has reached its goal into what was asked for.
@@ -51,7 +53,8 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
         judge: Judge<T::Answer>,
         finish: Finish<T::Answer, O>,
     ) -> Asking<'requester, T, O> {
-        Asking { shared, ask, progress: Progress::New { request, judge }, finish }
+        let span = tracing::debug_span!("request", requester = &*shared.name);
+        Asking { shared, ask, progress: Progress::New { request, judge }, finish, span }
     }
 
     /// Only these nodes, by name. Default: all there are. Unknown names, or none, are an error.
@@ -90,10 +93,10 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
         context: &Context<'_>,
     ) -> Poll<Result<O, RequestError<T::Answer>>> {
         let tag = self.shared.transport.tag(&request);
-        let (ask, now) = (self.ask.clone(), clock::now());
+        let (ask, goal, now) = (self.ask.clone(), self.ask.goal, clock::now());
         let begun = self.shared.step(|table| match table.machine.request(now, tag, ask) {
             Ok(id) => {
-                table.wait(id, request, judge, context.waker().clone());
+                table.wait(id, (request, goal), judge, context.waker().clone());
                 Ok(id)
             }
             // They are dropped when the lock has been let go.
@@ -131,12 +134,7 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
                 (self.finish)(requester, agreed.collect())
             }
             Outcome::Complete => (self.finish)(requester, everybody(accounts)),
-            Outcome::Impossible => Err(match self.ask.goal {
-                Goal::Equal(wanted) if wanted > 1 => {
-                    RequestError::NoQuorum { requester, wanted, accounts: everybody(accounts) }
-                }
-                Goal::Equal(_) | Goal::Every => RequestError::NoAnswer { requester, accounts: everybody(accounts) },
-            }),
+            Outcome::Impossible => Err(impossible(&requester, self.ask.goal, everybody(accounts))),
             Outcome::TimedOutInLine { after } => Err(RequestError::TimedOut { requester, waited: after }),
             Outcome::Refused(refusal) => Err(self.refused(refusal)),
             Outcome::Closed => Err(RequestError::Closed { requester }),
@@ -144,14 +142,7 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
     }
 
     fn refused(&self, refusal: Refusal) -> RequestError<T::Answer> {
-        let requester = Arc::clone(&self.shared.name);
-        match refusal {
-            Refusal::Closed => RequestError::Closed { requester },
-            Refusal::NoNodes => RequestError::NoNodes { requester },
-            Refusal::UnknownNodes(names) => RequestError::UnknownNodes { requester, names },
-            Refusal::Unreachable { wanted, nodes } => RequestError::Unreachable { requester, wanted, nodes },
-            Refusal::Options(error) => RequestError::Options { requester, error },
-        }
+        refused(&self.shared.name, refusal)
     }
 }
 
@@ -188,11 +179,17 @@ impl<T: Transport, O> Future for Asking<'_, T, O> {
     type Output = Result<O, RequestError<T::Answer>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match std::mem::replace(&mut self.progress, Progress::Over) {
+        let span = self.span.clone();
+        let _entered = span.enter();
+        let polled = match std::mem::replace(&mut self.progress, Progress::Over) {
             Progress::New { request, judge } => self.begin(request, judge, context),
             Progress::Waiting(id) => self.collect(id, context),
             Progress::Over => panic!("a request was polled after it had ended"),
+        };
+        if let Poll::Ready(ended) = &polled {
+            tracing::debug!(requester = &*self.shared.name, succeeded = ended.is_ok(), "a request has ended");
         }
+        polled
     }
 }
 

@@ -4,12 +4,14 @@ use super::driver::Driver;
 use super::error::BuildError;
 use super::shared::Shared;
 use super::{Requester, Transport};
+use crate::monitor::Monitor;
 use crate::seed::seed;
 use carom_core::window::{Machine, NewError, Options};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tracing::Instrument;
 
 /// Builds a [`Requester`]; made by [`Requester::builder`]. Every option has a default; [`build`](Builder::build) refuses what
 /// makes no sense.
@@ -18,13 +20,21 @@ pub struct Builder<T: Transport> {
     transport: T,
     nodes: Vec<T::Node>,
     name: Arc<str>,
+    monitor: Monitor,
     runtime: Option<Handle>,
     options: Options,
 }
 
 impl<T: Transport> Builder<T> {
     pub(super) fn new(transport: T) -> Builder<T> {
-        Builder { transport, nodes: Vec::new(), name: "requester".into(), runtime: None, options: Options::default() }
+        Builder {
+            transport,
+            nodes: Vec::new(),
+            name: "requester".into(),
+            monitor: Monitor::global().clone(),
+            runtime: None,
+            options: Options::default(),
+        }
     }
 
     /// The nodes that requests are sent to; see [`Requester::set_nodes`] for when they change.
@@ -33,7 +43,7 @@ impl<T: Transport> Builder<T> {
         self
     }
 
-    /// Shown in errors and logs. Default: `requester`.
+    /// Shown in errors, logs and by the monitor. Default: `requester`.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder<T> {
         self.name = name.into();
         self
@@ -87,6 +97,12 @@ impl<T: Transport> Builder<T> {
         self
     }
 
+    /// Which monitor sees it. Default: [`Monitor::global`].
+    pub fn monitor(mut self, monitor: &Monitor) -> Builder<T> {
+        self.monitor = monitor.clone();
+        self
+    }
+
     /// The tokio runtime that the requester lives on, with its timers enabled. Default: the one that `build` is called in.
     pub fn runtime(mut self, runtime: Handle) -> Builder<T> {
         self.runtime = Some(runtime);
@@ -108,8 +124,10 @@ impl<T: Transport> Builder<T> {
             None => Handle::try_current().map_err(|_| BuildError::NoRuntime)?,
         };
         let shared = Arc::new(Shared::new(self.name, self.transport, machine));
-        runtime.spawn(Driver::new(Arc::clone(&shared)).run());
-        Ok(Requester::new(shared))
+        let id = self.monitor.register(&shared);
+        let span = tracing::info_span!(parent: None, "requester", requester = &*shared.name);
+        runtime.spawn(Driver::new(Arc::clone(&shared)).run().instrument(span));
+        Ok(Requester::new(shared, id))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Transport;
 use super::error::Panicked;
+use super::luck::Luck;
 use super::shared::{Cause, Shared};
 use super::socket::{Line, News, Report};
 use super::transport::{Incoming, Kind};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tracing::Instrument;
 
 /// Messages that sockets may have ready for the driver; beyond that they wait, and so do their nodes.
 const READY: usize = 64;
@@ -26,6 +28,7 @@ pub(super) struct Driver<T: Transport> {
     sockets: HashMap<SocketId, Open>,
     reports: mpsc::Receiver<Report<T>>,
     report: mpsc::Sender<Report<T>>,
+    luck: Luck,
 }
 
 /// A socket whose task runs.
@@ -45,6 +48,7 @@ impl<T: Transport> Driver<T> {
             sockets: HashMap::new(),
             reports,
             report,
+            luck: Luck::default(),
         }
     }
 
@@ -52,6 +56,7 @@ impl<T: Transport> Driver<T> {
         loop {
             let (wake_at, closed) = self.turn();
             if closed {
+                tracing::info!(requester = &*self.shared.name, "requester has closed");
                 return;
             }
             let far = Duration::from_secs(86_400 * 365);
@@ -69,10 +74,14 @@ impl<T: Transport> Driver<T> {
     /// Lets the machine do what is due and does what it asks for; until when to sleep, and whether it is over.
     fn turn(&mut self) -> (Option<Instant>, bool) {
         self.shared.step(|table| table.machine.handle_timeout(clock::now()));
-        let (actions, wake_at, closed) = {
+        let (actions, wake_at, closed, latest, counters) = {
             let mut table = self.shared.lock();
-            (std::mem::take(&mut table.actions), table.machine.next_timeout(), table.machine.is_closed())
+            let (actions, machine) = (std::mem::take(&mut table.actions), &table.machine);
+            (actions, machine.next_timeout(), machine.is_closed(), machine.latest(), machine.counters())
         };
+        if !closed {
+            self.luck.follow(&self.shared.name, latest, counters);
+        }
         for action in actions {
             self.perform(action);
         }
@@ -93,7 +102,10 @@ impl<T: Transport> Driver<T> {
                     open.task.abort();
                 }
             }
-            Action::Over(window) => drop_quietly(&self.shared.name, self.identities.remove(&window)),
+            Action::Over(window) => {
+                tracing::debug!(requester = &*self.shared.name, window = window.number(), "a window is over");
+                drop_quietly(&self.shared.name, self.identities.remove(&window));
+            }
         }
     }
 
@@ -102,10 +114,12 @@ impl<T: Transport> Driver<T> {
         let Some(identity) = self.identity(window) else {
             return self.ended(id, &(Arc::new(Panicked) as Cause));
         };
-        tracing::debug!(requester = &*shared.name, node = node.name(), ?window, "opening a socket");
+        let window = window.number();
+        tracing::debug!(requester = &*shared.name, node = node.name(), window, "opening a socket");
+        let span = tracing::debug_span!("socket", node = node.name(), window);
         let (requests, outgoing) = mpsc::unbounded_channel();
         let line = Line { id, shared, node, identity, requests: outgoing, reports: self.report.clone() };
-        let task = self.tasks.spawn(line.run());
+        let task = self.tasks.spawn(line.run().instrument(span));
         self.by_task.insert(task.id(), id);
         self.sockets.insert(id, Open { requests, task });
     }
@@ -115,6 +129,7 @@ impl<T: Transport> Driver<T> {
         if let Some(identity) = self.identities.get(&window) {
             return Some(Arc::clone(identity));
         }
+        tracing::debug!(requester = &*self.shared.name, window = window.number(), "a window is opened");
         let identity = catch_unwind(AssertUnwindSafe(|| self.shared.transport.identity())).ok()?;
         let identity = Arc::new(identity);
         self.identities.insert(window, Arc::clone(&identity));

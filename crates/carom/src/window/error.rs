@@ -1,7 +1,7 @@
 //! Why a request failed, and who answered what.
 
 use carom_core::options::OptionsError;
-use carom_core::window::NodesError;
+use carom_core::window::{Goal, NodesError, Refusal};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -141,6 +141,27 @@ pub enum BuildError {
 #[error("the transport panicked")]
 pub(super) struct Panicked;
 
+/// Why a request failed that was refused.
+pub(super) fn refused<A>(requester: &Arc<str>, refusal: Refusal) -> RequestError<A> {
+    let requester = Arc::clone(requester);
+    match refusal {
+        Refusal::Closed => RequestError::Closed { requester },
+        Refusal::NoNodes => RequestError::NoNodes { requester },
+        Refusal::UnknownNodes(names) => RequestError::UnknownNodes { requester, names },
+        Refusal::Unreachable { wanted, nodes } => RequestError::Unreachable { requester, wanted, nodes },
+        Refusal::Options(error) => RequestError::Options { requester, error },
+    }
+}
+
+/// Why a request failed that cannot have what it was for any more.
+pub(super) fn impossible<A>(requester: &Arc<str>, goal: Goal, accounts: Vec<Account<A>>) -> RequestError<A> {
+    let requester = Arc::clone(requester);
+    match goal {
+        Goal::Equal(wanted) if wanted > 1 => RequestError::NoQuorum { requester, wanted, accounts },
+        Goal::Equal(_) | Goal::Every => RequestError::NoAnswer { requester, accounts },
+    }
+}
+
 /// So many nodes are named in an error's text.
 const SHOWN: usize = 8;
 
@@ -157,6 +178,23 @@ impl<A> RequestError<A> {
             | RequestError::Options { .. }
             | RequestError::Closed { .. } => &[],
         }
+    }
+}
+
+impl<A> Account<A> {
+    /// The same without what was answered.
+    pub(super) fn bare(&self) -> Account<()> {
+        let told = match &self.told {
+            Told::Reply(_) => Told::Reply(()),
+            Told::Nack(_) => Told::Nack(()),
+            Told::Invalid(_) => Told::Invalid(()),
+            Told::NoAck { after } => Told::NoAck { after: *after },
+            Told::NoReply { after } => Told::NoReply { after: *after },
+            Told::Closed(error) => Told::Closed(Arc::clone(error)),
+            Told::Waiting => Told::Waiting,
+            Told::NotAsked => Told::NotAsked,
+        };
+        Account { node: Arc::clone(&self.node), told }
     }
 }
 

@@ -65,17 +65,22 @@ mod builder;
 mod driver;
 mod error;
 mod judge;
+mod luck;
 mod shared;
+mod sight;
 mod socket;
 mod transport;
 
 pub use asking::{Answered, Asking};
 pub use builder::Builder;
-pub use carom_core::window::{Node, NodesError, Snapshot, SocketId, SocketSnapshot, WindowId, WindowSnapshot};
+pub use carom_core::window::{
+    Counters, Node, NodesError, Snapshot, SocketId, SocketSnapshot, WindowId, WindowSnapshot,
+};
 pub use error::{Account, BuildError, RequestError, Told};
 pub use transport::{Incoming, Transport};
 
 use crate::clock;
+use crate::monitor::Id;
 use carom_core::window::Ask;
 use shared::Shared;
 use std::fmt;
@@ -91,6 +96,7 @@ pub struct Requester<T: Transport> {
 /// What all handles of a requester own together; the last one to go closes it.
 struct Owner<T: Transport> {
     shared: Arc<Shared<T>>,
+    id: Id,
 }
 
 impl<T: Transport> Requester<T> {
@@ -99,8 +105,8 @@ impl<T: Transport> Requester<T> {
         Builder::new(transport)
     }
 
-    fn new(shared: Arc<Shared<T>>) -> Requester<T> {
-        Requester { owner: Arc::new(Owner { shared }) }
+    fn new(shared: Arc<Shared<T>>, id: Id) -> Requester<T> {
+        Requester { owner: Arc::new(Owner { shared, id }) }
     }
 
     /// The first valid answer. `read_nodes` are asked at once, and the next one whenever one of them says nothing in time,
@@ -169,6 +175,11 @@ impl<T: Transport> Requester<T> {
     /// The name shown in errors and logs.
     pub fn name(&self) -> &str {
         &self.owner.shared.name
+    }
+
+    /// What its [monitor](Builder::monitor) calls it.
+    pub fn id(&self) -> Id {
+        self.owner.id
     }
 
     /// A copy of the requester's state for people; all figures are of one moment.

@@ -3,12 +3,15 @@
 //! One lock around all of it, held for short steps; whoever is served by a step is woken after it.
 
 use super::Transport;
-use super::error::{Account, Panicked, Told};
+use super::error::{Account, Panicked, RequestError, Told, impossible, refused};
 use super::judge::Judge;
 use super::transport::Kind;
 use crate::clock;
+use crate::quiet::drop_quietly;
 use crate::sync::{Mutex, MutexGuard};
-use carom_core::window::{self as core, Action, Delivery, Machine, Node, Outcome, Place, RequestId, SocketId, Verdict};
+use carom_core::window::{
+    self as core, Action, Delivery, Goal, Machine, Node, Outcome, Place, RequestId, SocketId, Verdict,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::sync::{Arc, PoisonError};
@@ -33,11 +36,17 @@ pub(super) struct Table<T: Transport> {
     callers: BTreeMap<RequestId, Caller<T>>,
     /// What the machine wants done, in order.
     pub(super) actions: VecDeque<Action<T::Node>>,
+    /// Why the last request that has ended failed, if it did.
+    pub(super) failure: Option<Failure>,
 }
+
+/// Why a request failed, without what was answered.
+pub(super) type Failure = Arc<RequestError<()>>;
 
 /// Somebody who waits for answers.
 struct Caller<T: Transport> {
     request: Arc<T::Request>,
+    goal: Goal,
     /// With the driver while it judges.
     judge: Option<Judge<T::Answer>>,
     /// What was heard, by the place of who said it among those that were asked.
@@ -79,7 +88,7 @@ pub(super) struct Left<T: Transport>(#[allow(dead_code, reason = "only dropped")
 
 impl<T: Transport> Shared<T> {
     pub(super) fn new(name: Arc<str>, transport: T, machine: Machine<T::Node, T::Tag>) -> Shared<T> {
-        let table = Table { machine, callers: BTreeMap::new(), actions: VecDeque::new() };
+        let table = Table { machine, callers: BTreeMap::new(), actions: VecDeque::new(), failure: None };
         Shared { name, transport, state: Mutex::new(table), wake: Notify::new() }
     }
 
@@ -89,26 +98,34 @@ impl<T: Transport> Shared<T> {
 
     /// One step under the lock; then those it served are woken, and the driver if it has something to do.
     pub(super) fn step<R>(&self, step: impl FnOnce(&mut Table<T>) -> R) -> R {
-        let (result, wakers, attention) = {
+        let (result, (wakers, outdated), attention) = {
             let mut table = self.lock();
             let (before, closed) = (table.machine.next_timeout(), table.machine.is_closed());
             let result = step(&mut table);
-            let wakers = table.settle();
+            let settled = table.settle(&self.name);
             let sooner = clock::is_sooner(table.machine.next_timeout(), before);
-            (result, wakers, sooner || !table.actions.is_empty() || table.machine.is_closed() != closed)
+            (result, settled, sooner || !table.actions.is_empty() || table.machine.is_closed() != closed)
         };
         wakers.into_iter().for_each(Waker::wake);
         if attention {
             self.wake.notify_one();
         }
+        drop_quietly(&self.name, outdated);
         result
     }
 }
 
 impl<T: Transport> Table<T> {
-    pub(super) fn wait(&mut self, id: RequestId, request: T::Request, judge: Judge<T::Answer>, waker: Waker) {
+    pub(super) fn wait(
+        &mut self,
+        id: RequestId,
+        (request, goal): (T::Request, Goal),
+        judge: Judge<T::Answer>,
+        waker: Waker,
+    ) {
         let caller = Caller {
             request: Arc::new(request),
+            goal,
             judge: Some(judge),
             heard: BTreeMap::new(),
             progress: Progress::Waiting(waker),
@@ -199,10 +216,11 @@ impl<T: Transport> Table<T> {
         }
     }
 
-    /// Collects what the machine wants done, and puts how requests ended into the hands of those who wait.
-    fn settle(&mut self) -> Vec<Waker> {
+    /// Collects what the machine wants done, and puts how requests ended into the hands of those who wait. Who is to be woken, and
+    /// what is to be dropped, when the lock has been let go.
+    fn settle(&mut self, requester: &Arc<str>) -> (Vec<Waker>, Vec<Failure>) {
         self.actions.extend(std::iter::from_fn(|| self.machine.poll_action()));
-        let mut wakers = Vec::new();
+        let (mut wakers, mut outdated) = (Vec::new(), Vec::new());
         while let Some(Delivery { request, outcome, accounts }) = self.machine.poll_delivery() {
             let Some(caller) = self.callers.get_mut(&request) else { continue };
             let mut heard = std::mem::take(&mut caller.heard);
@@ -210,12 +228,32 @@ impl<T: Transport> Table<T> {
                 let (key, told) = in_words(account.told, heard.remove(&place));
                 (key, Account { node: account.node.name().into(), told })
             });
-            let ended = Progress::Ended(Ended { outcome, accounts: accounts.collect() });
+            let ended = Ended { outcome, accounts: accounts.collect() };
+            outdated.extend(std::mem::replace(&mut self.failure, ended.failure(requester, caller.goal)));
+            let ended = Progress::Ended(ended);
             if let Progress::Waiting(waker) = std::mem::replace(&mut caller.progress, ended) {
                 wakers.push(waker);
             }
         }
-        wakers
+        (wakers, outdated)
+    }
+}
+
+impl<A> Ended<A> {
+    /// Why it failed, if it did.
+    fn failure(&self, requester: &Arc<str>, goal: Goal) -> Option<Failure> {
+        let failure = match &self.outcome {
+            Outcome::Reached(_) | Outcome::Complete | Outcome::Closed => return None,
+            Outcome::Impossible => {
+                let accounts = self.accounts.iter().map(|(_, account)| account.bare()).collect();
+                impossible(requester, goal, accounts)
+            }
+            Outcome::TimedOutInLine { after } => {
+                RequestError::TimedOut { requester: Arc::clone(requester), waited: *after }
+            }
+            Outcome::Refused(refusal) => refused(requester, refusal.clone()),
+        };
+        Some(Arc::new(failure))
     }
 }
 

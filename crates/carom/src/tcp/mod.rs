@@ -51,23 +51,21 @@
 //! # Ok(()) }
 //! ```
 
+mod stream;
+mod watch;
+
+pub use stream::Stream;
+pub use watch::Watch;
+
 use crate::connect::Connect;
 use carom_core::backend::Backend;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, ready};
-use std::io::{self, ErrorKind, IoSlice};
-use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr};
-use std::pin::{Pin, pin};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
-
-/// How often the end is looked for behind bytes that wait unread: the system reports nothing new until they are read.
-const END_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Opens TCP connections.
 ///
@@ -118,6 +116,12 @@ impl Tcp {
         self.server_first = server_first;
         self
     }
+
+    /// A watch over a stream's socket, to be kept beside a stream that belongs to somebody else.
+    #[must_use]
+    pub fn watch(&self, stream: &Stream) -> Watch {
+        Watch { socket: Arc::clone(&stream.socket), server_first: self.server_first }
+    }
 }
 
 impl Connect for Tcp {
@@ -139,33 +143,12 @@ impl Connect for Tcp {
 
     /// Asks the system itself: what tokio remembers of the socket may be older than its end.
     fn is_open(&self, stream: &mut Stream) -> bool {
-        if stream.ended_sending {
-            return false;
-        }
-        match SockRef::from(&*stream.socket).peek(&mut [MaybeUninit::uninit()]) {
-            Ok(0) => false,
-            Ok(_) => self.server_first && !stream.end_was_seen(),
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
+        !stream.ended_sending && watch::is_open(&stream.socket, self.server_first)
     }
 
     /// Cancel safety: the future consumes no bytes; dropping it leaves the stream as it was.
     fn closed(&self, stream: &Stream) -> impl Future<Output = ()> + Send + 'static {
-        let socket = Arc::clone(&stream.socket);
-        let server_first = self.server_first;
-        async move {
-            loop {
-                match socket.peek(&mut [0]).await {
-                    Ok(waiting) if waiting > 0 && server_first => {}
-                    Ok(_) | Err(_) => return,
-                }
-                // Every further peek shows the same bytes at once: only the readiness tells of an end behind them.
-                match socket.ready(Interest::READABLE).await {
-                    Ok(readiness) if !readiness.is_read_closed() => sleep(END_INTERVAL).await,
-                    Ok(_) | Err(_) => return,
-                }
-            }
-        }
+        watch::closed(Arc::clone(&stream.socket), self.server_first)
     }
 
     /// Ends the sending side, so that the far side sees the end even if a watcher still holds the socket, then drops.
@@ -174,129 +157,6 @@ impl Connect for Tcp {
         let _ = stream.end_sending();
         drop(stream);
         ready(())
-    }
-}
-
-/// A TCP connection: [`TcpStream`], in a form that can be watched for its end while it idles.
-///
-/// It is shared with the futures of [`closed`](Connect::closed), and the socket is closed when the last of them and the
-/// stream are gone. Reading and writing is for the stream's owner alone, as everywhere in tokio.
-#[derive(Debug)]
-pub struct Stream {
-    socket: Arc<TcpStream>,
-    /// Its user has shut down the sending side: nobody else could use it.
-    ended_sending: bool,
-}
-
-impl Stream {
-    /// The address of the far side.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.peer_addr()
-    }
-
-    /// The address of this side.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
-    }
-
-    /// Whether small writes are sent at once, from now on. See [`Tcp::nodelay`].
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.socket.set_nodelay(nodelay)
-    }
-
-    /// The socket, for everything else that can be asked of it.
-    pub fn get_ref(&self) -> &TcpStream {
-        &self.socket
-    }
-
-    /// The socket alone. Gives the stream back while it is watched: while a future of [`closed`](Connect::closed) lives.
-    pub fn into_inner(self) -> Result<TcpStream, Stream> {
-        let ended_sending = self.ended_sending;
-        Arc::try_unwrap(self.socket).map_err(|socket| Stream { socket, ended_sending })
-    }
-
-    /// Whether tokio has been told of the end. Also true when the runtime that would be told is gone.
-    fn end_was_seen(&self) -> bool {
-        match pin!(self.socket.ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(readiness)) => readiness.is_read_closed(),
-            Poll::Ready(Err(_)) => true,
-            Poll::Pending => false,
-        }
-    }
-
-    /// What `TcpStream` does at shutdown, without its `&mut`: a socket that has been reset is not an error.
-    fn end_sending(&self) -> io::Result<()> {
-        match SockRef::from(&*self.socket).shutdown(Shutdown::Write) {
-            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
-            result => result,
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A claimed stream is not watched, and tokio's own reading neither zeroes the buffer nor asks twice.
-        if let Some(socket) = Arc::get_mut(&mut self.socket) {
-            return Pin::new(socket).poll_read(cx, buf);
-        }
-        loop {
-            ready!(self.socket.poll_read_ready(cx))?;
-            match self.socket.try_read(buf.initialize_unfilled()) {
-                Ok(count) => {
-                    buf.advance(count);
-                    return Poll::Ready(Ok(()));
-                }
-                // The readiness was stale and is now cleared: wait for the next.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_try_write(cx, |socket| socket.try_write(buf))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.poll_try_write(cx, |socket| socket.try_write_vectored(bufs))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    /// Nothing is held back on this side.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// Ends the sending side; what the far side still sends can be read.
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.ended_sending = true;
-        Poll::Ready(self.end_sending())
-    }
-}
-
-impl Stream {
-    fn poll_try_write(
-        &self,
-        cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.socket.poll_write_ready(cx))?;
-            match write(&self.socket) {
-                // The readiness was stale and is now cleared: wait for the next.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
-            }
-        }
     }
 }
 

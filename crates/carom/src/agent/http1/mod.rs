@@ -1,0 +1,92 @@
+//! HTTP/1 on a pool: each connection serves one request at a time, and is driven by whoever has it.
+
+mod alarm;
+mod answer;
+mod connection;
+mod exchange;
+mod relay;
+mod sending;
+mod upload;
+
+pub(super) use answer::Answer;
+pub(super) use connection::{Connection, Exchanged};
+pub(super) use exchange::{Lost, Settled, give_up, send, settle, upgrade};
+pub(super) use sending::Pace;
+
+use super::body::Body;
+use super::dial::{DialError, Dialer};
+use crate::connect::Connect;
+use carom_core::backend::Backend;
+use http::header::{HOST, HeaderValue};
+use http::{Request, StatusCode, Uri};
+use sending::Sending;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+
+/// Connects, and looks after what nobody uses.
+#[derive(Debug)]
+pub(crate) struct Connector {
+    pub(super) dialer: Dialer,
+    /// The origin's name.
+    pub(super) origin: Arc<str>,
+    /// What is asked for on an idle connection, and what `Host` says then.
+    pub(super) ping: Option<(Uri, HeaderValue)>,
+}
+
+/// Why a connection could not be made, or did not pass its check.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// It could not be dialled.
+    #[error(transparent)]
+    Dial(DialError),
+    /// It broke.
+    #[error(transparent)]
+    Http(hyper::Error),
+    /// The ping was answered with a server's error.
+    #[error("the ping was answered with {0}")]
+    Ping(StatusCode),
+    /// The ping was answered, and the connection closed.
+    #[error("the server closes the connection after a ping")]
+    Closes,
+}
+
+impl Connect for Connector {
+    type Connection = Connection;
+    type Error = Trouble;
+
+    async fn connect(&self, backend: &Backend) -> Result<Connection, Trouble> {
+        let dialled = self.dialer.dial(backend).await.map_err(Trouble::Dial)?;
+        Connection::begin(dialled, &self.origin).await.map_err(Trouble::Http)
+    }
+
+    fn is_open(&self, connection: &mut Connection) -> bool {
+        connection.is_open()
+    }
+
+    /// Asks for the path of `ping`: any answer that is no server's error will do.
+    async fn check(&self, connection: &mut Connection) -> Result<(), Trouble> {
+        let Some((path, host)) = &self.ping else { return Ok(()) };
+        let mut request = Request::new(Sending::new(Body::empty()));
+        *request.uri_mut() = path.clone();
+        request.headers_mut().insert(HOST, host.clone());
+        let mut response = match connection.send(request).await {
+            Exchanged::Answered(response) => response,
+            Exchanged::Unsent(_, error)
+            | Exchanged::Unanswered(error)
+            | Exchanged::Broken(error)
+            | Exchanged::Spoilt(error) => return Err(Trouble::Http(error)),
+        };
+        while let Some(frame) = poll_fn(|cx| connection.poll_frame(response.body_mut(), cx)).await {
+            frame.map_err(Trouble::Http)?;
+        }
+        if response.status().is_server_error() {
+            return Err(Trouble::Ping(response.status()));
+        }
+        let _ = connection.drive();
+        if connection.is_at_rest() { Ok(()) } else { Err(Trouble::Closes) }
+    }
+
+    fn closed(&self, connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
+        connection.watch().closed()
+    }
+}

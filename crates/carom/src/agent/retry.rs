@@ -1,0 +1,88 @@
+//! When a request may be tried again.
+//!
+//! Nobody is to be surprised by a request that was carried out twice. If nothing was sent, anything may be tried again; if it
+//! was sent, and not a byte of an answer came, what the protocol calls safe may be (RFC 9110, 9.2.1): it asks for nothing but an
+//! answer. Beyond that there is no second try: not even of what is merely idempotent, as others may have acted in between.
+
+use super::body::Body;
+use http::Request;
+use http::request::Parts;
+
+/// How often a request is tried in all.
+pub(super) const ATTEMPTS: u32 = 3;
+
+/// How often it may come upon connections that take no more requests, beside that: servers that leave one after another tell it
+/// to each connection.
+pub(super) const UNTRIED: u32 = 8;
+
+/// A copy of a request that may be tried again though it was sent.
+pub(super) struct Spare {
+    head: Parts,
+    body: Body,
+}
+
+impl Spare {
+    /// `None` if the request must not be sent twice, or cannot: its body can be read only once.
+    pub(super) fn of(request: &Request<Body>) -> Option<Spare> {
+        if !request.method().is_safe() {
+            return None;
+        }
+        let body = request.body().try_clone()?;
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = request.method().clone();
+        head.uri = request.uri().clone();
+        head.version = request.version();
+        head.headers = request.headers().clone();
+        head.extensions = request.extensions().clone();
+        Some(Spare { head, body })
+    }
+
+    pub(super) fn into_request(self) -> Request<Body> {
+        Request::from_parts(self.head, self.body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+
+    fn request(method: Method, body: Body) -> Request<Body> {
+        Request::builder().method(method).uri("/orders?all").header("accept", "*/*").body(body).unwrap()
+    }
+
+    #[test]
+    fn safe_methods_alone_may_be_sent_twice() {
+        let may = |method: Method| Spare::of(&request(method, Body::empty())).is_some();
+        for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE] {
+            assert!(may(method.clone()), "{method}");
+        }
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::CONNECT] {
+            assert!(!may(method.clone()), "{method}");
+        }
+        assert!(!may(Method::from_bytes(b"PURGE").unwrap()), "nobody knows what that does");
+    }
+
+    #[test]
+    fn the_copy_is_the_same_and_a_body_that_can_be_read_once_has_none() {
+        let copy = Spare::of(&request(Method::GET, Body::from("{}"))).unwrap().into_request();
+        assert_eq!((copy.method(), copy.uri().path(), copy.uri().query()), (&Method::GET, "/orders", Some("all")));
+        assert_eq!(copy.headers()["accept"], "*/*");
+        assert_eq!(http_body::Body::size_hint(copy.body()).exact(), Some(2));
+
+        let once = Body::new(http_body_util::StreamBody::new(Never));
+        assert!(Spare::of(&request(Method::GET, once)).is_none());
+    }
+
+    struct Never;
+
+    impl futures_core::Stream for Never {
+        type Item = Result<http_body::Frame<bytes::Bytes>, std::io::Error>;
+        fn poll_next(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Self::Item>> {
+            std::task::Poll::Pending
+        }
+    }
+}

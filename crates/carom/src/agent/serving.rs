@@ -1,0 +1,338 @@
+//! A request from beginning to end: a connection is claimed, tried, and tried again where that can do no harm.
+
+use super::body::Body;
+use super::error::{Error, Step};
+use super::http1::{self, Connector, Lost, Settled};
+use super::http2;
+use super::limit::{Limit, poll_within};
+use super::negotiation::{Found, LOOKS};
+use super::origin::Shared;
+use super::retry::{ATTEMPTS, Spare, UNTRIED};
+use super::routes::{Held, Manner, Route};
+use super::served::{Served, Timings};
+use crate::pool::ClaimError;
+use crate::{Backend, Claim, ClaimOptions, Pool, Set, clock};
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue, UPGRADE};
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, Uri, Version};
+use http_body::Body as _;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Whoever looks for another backend is given twice this long for it.
+const AVOIDING: Duration = Duration::from_secs(1);
+
+/// How far a request has come.
+struct Course {
+    begun: Instant,
+    attempts: u32,
+    /// How often it came upon connections that take no more requests.
+    untried: u32,
+    /// Whose connections the next attempt is not made on while there are others.
+    avoid: Option<Backend>,
+    /// Why the last attempt was lost.
+    lost: Option<Error>,
+}
+
+impl Course {
+    /// How long it may still wait for a connection: there is one time for all attempts.
+    fn left(&self, now: Instant, claim_timeout: Duration) -> Duration {
+        claim_timeout.saturating_sub(now.saturating_duration_since(self.begun))
+    }
+
+    /// That there is nothing to try again on is no reason to fail; that it was lost before is.
+    fn reason(&self, refused: Error) -> Error {
+        match &self.lost {
+            Some(lost) if refused.step() == Step::Claim => lost.clone(),
+            Some(_) | None => refused,
+        }
+    }
+
+    fn is_at_its_last(&self) -> bool {
+        self.attempts + 1 == ATTEMPTS
+    }
+}
+
+impl Shared {
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// All that nearly every request does is in this one function, and what few do is in boxes: futures are moved about whole,
+    /// and those inside others each time with them.
+    pub(super) async fn serve(&self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
+        let begun = clock::now();
+        self.note_use(begun);
+        self.address(&mut request);
+        let mut limit = self.settings.timeout.map(|after| Limit::new(begun, after));
+        let mut course = Course { begun, attempts: 0, untried: 0, avoid: None, lost: None };
+        let (mut resolve, mut since) = (None, begun);
+        if !self.is_resolved() {
+            let mut resolving = Box::pin(self.resolve(begun));
+            match poll_fn(|cx| poll_within(&mut limit, resolving.as_mut(), cx)).await {
+                Some(Ok(took)) => resolve = took,
+                Some(Err(error)) => return Err(self.tell(error, &course)),
+                None => return Err(self.late(&course)),
+            }
+            since = resolve.map_or(begun, |took| begun + took);
+        }
+        loop {
+            let found = self.at_once(&request, &course);
+            let claimed = match found.as_ref().map(|found| &found.route) {
+                Some(Route::Http1(pool)) => {
+                    let left = course.left(since, self.settings.claim_timeout);
+                    let mut claiming = pool.claim_with(ClaimOptions::default().timeout(left));
+                    match poll_fn(|cx| poll_within(&mut limit, Pin::new(&mut claiming), cx)).await {
+                        Some(claimed) => Some(claimed),
+                        None => return Err(self.late(&course)),
+                    }
+                }
+                Some(Route::Http2(_)) | None => None,
+            };
+            let held = match claimed.map(|claimed| usable(claimed, request.method())) {
+                Some(Ok(Some(claim))) => Held::Http1(claim),
+                other => {
+                    let refused = found.zip(other.and_then(Result::err));
+                    let mut holding = Box::pin(self.hold(request.method(), is_upgrade(&request), &course, refused));
+                    match poll_fn(|cx| poll_within(&mut limit, holding.as_mut(), cx)).await {
+                        Some(Ok(held)) => held,
+                        Some(Err(error)) => return Err(self.tell(course.reason(error), &course)),
+                        None => return Err(self.late(&course)),
+                    }
+                }
+            };
+            let claimed = clock::now();
+            course.attempts += 1;
+            let (backend, protocol, made) = (held.backend().clone(), held.protocol(), held.begin_use());
+            let spare = (course.attempts < ATTEMPTS).then(|| Spare::of(&request)).flatten();
+            let manner = Manner { complains: self.settings.ejection.is_some(), repeats: spare.is_some() };
+            self.introduce(&mut request);
+            let mut had_rested = false;
+            let settled = match held {
+                Held::Http1(mut claim) => {
+                    let (promise, sent) = http1::send(&mut claim, request, claimed);
+                    had_rested = claim.had_rested();
+                    let mut promise = pin!(promise);
+                    let exchanged = poll_fn(|cx| match (claim.poll_answer(promise.as_mut(), cx), &mut limit) {
+                        (Poll::Ready(exchanged), _) => Poll::Ready(Some(exchanged)),
+                        (Poll::Pending, Some(limit)) => limit.poll_answer(&mut claim, sent.pace()).map(|()| None),
+                        (Poll::Pending, None) => Poll::Pending,
+                    });
+                    match exchanged.await {
+                        Some(exchanged) => Some(http1::settle(claim, exchanged, sent, manner)),
+                        None => {
+                            http1::give_up(claim, &sent);
+                            None
+                        }
+                    }
+                }
+                Held::Http2(seat) => {
+                    let mut exchanging = Box::pin(http2::exchange(seat, request, manner.complains));
+                    let exchanged = poll_fn(|cx| poll_within(&mut limit, exchanging.as_mut(), cx)).await;
+                    exchanged.map(|exchanged| exchanged.map_or_else(Settled::Lost, Settled::Answered))
+                }
+            };
+            let settled = match settled {
+                Some(Settled::Upgrades(claim, response)) => {
+                    let mut upgrading = Box::pin(http1::upgrade(claim, response));
+                    let upgraded = poll_fn(|cx| poll_within(&mut limit, upgrading.as_mut(), cx)).await;
+                    upgraded.map(|upgraded| upgraded.map_err(Lost::Failed))
+                }
+                Some(Settled::Answered(response)) => Some(Ok(response)),
+                Some(Settled::Lost(lost)) => Some(Err(lost)),
+                None => None,
+            };
+            request = match settled {
+                Some(Ok(mut response)) => {
+                    let timings = Timings {
+                        resolve,
+                        claim: claimed.saturating_duration_since(since),
+                        connect: made.map(|made| made.tcp),
+                        tls: made.and_then(|made| made.tls),
+                        head: clock::now().saturating_duration_since(claimed),
+                    };
+                    let served = Served::new(backend, course.attempts, made.is_none(), protocol, timings);
+                    response.extensions_mut().insert(served);
+                    return Ok(response);
+                }
+                Some(Err(lost)) => match try_again(&mut course, lost, spare) {
+                    Ok(request) => request,
+                    Err(error) => return Err(self.tell(error, &course)),
+                },
+                None => return Err(self.late(&course).at(&backend)),
+            };
+            // Of a connection that was closed for having rested others know nothing; so it is tried elsewhere last.
+            course.avoid = (!had_rested || course.is_at_its_last()).then_some(backend);
+            since = clock::now();
+        }
+    }
+
+    /// What failed, as it is told.
+    #[cold]
+    fn tell(&self, error: Error, course: &Course) -> Error {
+        error.of(&self.name).after(course.attempts)
+    }
+
+    /// The time is up.
+    #[cold]
+    fn late(&self, course: &Course) -> Error {
+        let late = Error::timed_out(self.settings.timeout.unwrap_or_default());
+        self.tell(course.avoid.iter().fold(late, |late, backend| late.at(backend)), course)
+    }
+
+    /// As servers want to be addressed: they are told the path, and the host in a header.
+    fn address(&self, request: &mut Request<Body>) {
+        if request.version() != Version::HTTP_10 {
+            *request.version_mut() = Version::HTTP_11;
+        }
+        if request.uri().authority().is_none() && request.uri().scheme().is_none() {
+            return;
+        }
+        // The target of a tunnel is an authority: where it leads to.
+        let tunnel = request.uri().authority().filter(|_| request.method() == Method::CONNECT).cloned();
+        *request.uri_mut() = match tunnel {
+            Some(to) => Uri::from(to),
+            None => {
+                let path = request.uri().path_and_query().cloned();
+                Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
+            }
+        };
+    }
+
+    /// Says what servers expect to hear, if the request does not. Not before it has been copied, if it is: most requests have
+    /// no headers but these.
+    fn introduce(&self, request: &mut Request<Body>) {
+        if !request.headers().contains_key(HOST) {
+            let tunnel = request.uri().authority().filter(|_| request.method() == Method::CONNECT);
+            let host = tunnel.and_then(|to| HeaderValue::from_str(to.as_str()).ok());
+            request.headers_mut().insert(HOST, host.unwrap_or_else(|| self.host.clone()));
+        }
+        // Of these, servers expect to be told that nothing comes.
+        let expects_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+        if expects_body && request.body().is_end_stream() && !request.headers().contains_key(CONTENT_LENGTH) {
+            request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+    }
+
+    /// The way that a first attempt goes, if that is known and there is nothing else to it.
+    fn at_once(&self, request: &Request<Body>, course: &Course) -> Option<Found> {
+        let is_plain = course.attempts == 0 && !self.settings.error_on_empty && !is_upgrade(request);
+        if is_plain { self.routes.known() } else { None }
+    }
+
+    /// What the next attempt is made on. If no server speaks any more what it did, it is found out anew, once.
+    ///
+    /// `refused`: this way was gone, and nothing was to be had there.
+    async fn hold(
+        &self,
+        method: &Method,
+        upgrades: bool,
+        course: &Course,
+        mut refused: Option<(Found, Error)>,
+    ) -> Result<Held, Error> {
+        let (mut looks, mut forgotten) = (1, false);
+        loop {
+            let (found, held) = match refused.take() {
+                Some((found, error)) => (found, Err(error)),
+                None => {
+                    let found =
+                        self.routes.find(upgrades, course.left(clock::now(), self.settings.claim_timeout)).await?;
+                    let held = match &found.route {
+                        Route::Http1(pool) => self.claim(pool, method, course).await.map(Held::Http1),
+                        Route::Http2(set) => self.enter(set, course).await.map(Held::Http2),
+                    };
+                    (found, held)
+                }
+            };
+            match held {
+                // What somebody else has forgotten meanwhile says nothing of the origin.
+                Err(_) if looks < LOOKS && self.routes.is_outdated(&found) => looks += 1,
+                Err(error) if !upgrades && !forgotten && error.refuses_protocol() && self.routes.forget(&found) => {
+                    forgotten = true;
+                }
+                held => return held,
+            }
+        }
+    }
+
+    /// A connection for the next attempt: any for the first ones, a new one for the last.
+    async fn claim(&self, pool: &Pool<Connector>, method: &Method, course: &Course) -> Result<Claim<Connector>, Error> {
+        let mut avoid = course.avoid.as_ref();
+        loop {
+            let left = course.left(clock::now(), self.settings.claim_timeout);
+            // The pool hears of backends a moment later than its resolver knows them.
+            let error_on_empty = self.settings.error_on_empty && self.knows_nobody();
+            let mut options = ClaimOptions::default().error_on_empty(error_on_empty).timeout(left);
+            if let Some(backend) = avoid {
+                // It takes what there is after half of that.
+                options = options.avoid(backend.clone()).timeout(left.min(2 * AVOIDING));
+            }
+            let mut claim = match pool.claim_with(options).await {
+                Err(ClaimError::TimedOut { .. }) if avoid.take().is_some() && left > 2 * AVOIDING => continue,
+                claimed => claimed?,
+            };
+            // Behind a long line one might spend good connections for ever on getting a new one.
+            let is_wanted = !claim.has_served() || !course.is_at_its_last() || left.is_zero();
+            let must_be_open = course.attempts > 0 || !method.is_safe();
+            if is_wanted && (!must_be_open || claim.is_open()) {
+                return Ok(claim);
+            }
+            claim.discard();
+        }
+    }
+
+    /// A share of a connection for the next attempt: of another backend after the first.
+    async fn enter(&self, set: &Set<http2::Connector>, course: &Course) -> Result<http2::Seat, Error> {
+        if self.settings.error_on_empty && self.knows_nobody() {
+            return Err(Error::empty());
+        }
+        let left = course.left(clock::now(), self.settings.claim_timeout);
+        http2::enter(set, course.avoid.as_ref(), left).await
+    }
+}
+
+/// Whether it is worth asking the system if a connection has ended: when it could not be helped afterwards. `None` if it has.
+fn usable(claimed: Result<Claim<Connector>, ClaimError>, method: &Method) -> Result<Option<Claim<Connector>>, Error> {
+    let mut claim = claimed?;
+    if method.is_safe() || claim.is_open() {
+        return Ok(Some(claim));
+    }
+    claim.discard();
+    Ok(None)
+}
+
+/// What is sent next, if there is another try; otherwise why there was no answer.
+#[cold]
+fn try_again(course: &mut Course, lost: Lost, spare: Option<Spare>) -> Result<Request<Body>, Error> {
+    let (request, error) = match lost {
+        Lost::Unsent(request, error) if course.attempts < ATTEMPTS => (*request, error),
+        Lost::Untried(request, error) if course.untried < UNTRIED => {
+            (course.attempts, course.untried) = (course.attempts - 1, course.untried + 1);
+            (*request, error)
+        }
+        Lost::Unanswered(error) => match spare {
+            Some(spare) => (spare.into_request(), error),
+            None => return Err(error),
+        },
+        Lost::Unsent(_, error) | Lost::Untried(_, error) | Lost::Failed(error) => return Err(error),
+    };
+    course.lost = Some(error);
+    Ok(request)
+}
+
+/// Whether it asks for something that HTTP/2 has no words for.
+fn is_upgrade(request: &Request<Body>) -> bool {
+    request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::agent::Agent;
+
+    #[tokio::test]
+    async fn the_future_of_a_request_stays_small() {
+        let agent = Agent::builder().build().unwrap();
+        let size = size_of_val(&agent.get("http://a.test/"));
+        assert!(size < 2048, "{size}: it is moved about with every request");
+    }
+}

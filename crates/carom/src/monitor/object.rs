@@ -1,0 +1,178 @@
+//! What is seen of any object, and what all kinds of them have in common.
+
+use super::registry::Id;
+use super::{Feed, Gateway, Pool, Resolver, Set, Window};
+use carom_core::backend;
+use serde::{Deserialize, Serialize};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Something that can be seen.
+pub trait Observe: Send + Sync + 'static {
+    /// How it is, with figures that agree; `None` when it is over, and is not to be asked again.
+    ///
+    /// It must be quick, and lock nothing for longer than it takes to copy some figures. One that panics is not asked again.
+    fn observe(&self) -> Option<Observed>;
+}
+
+/// What somebody says of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// What it is called; others may have the same name.
+    pub name: String,
+    /// How it is.
+    pub object: Object,
+}
+
+/// Everything that was there at one moment. Times are in milliseconds; ages and waits are relative to that moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// When it was taken, since 1970.
+    pub taken_at_ms: u64,
+    /// In order of registration.
+    pub objects: Vec<Seen>,
+}
+
+impl Snapshot {
+    /// These objects, now.
+    pub(crate) fn of(objects: Vec<Seen>) -> Snapshot {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Snapshot { taken_at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX), objects }
+    }
+}
+
+/// An object at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Seen {
+    /// Which one.
+    pub id: Id,
+    /// What it is called.
+    pub name: String,
+    /// How it is.
+    #[serde(flatten)]
+    pub object: Object,
+}
+
+/// An object of any kind; in JSON its `type` says which.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Object {
+    /// A pool.
+    Pool(Pool),
+    /// A set.
+    Set(Set),
+    /// A resolver.
+    Resolver(Resolver),
+    /// A requester, which has windows.
+    Window(Window),
+    /// A feed.
+    Feed(Feed),
+    /// A gateway.
+    Gateway(Gateway),
+}
+
+/// Where an object is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum State {
+    /// Nothing has worked yet.
+    Starting,
+    /// It works.
+    Running,
+    /// Everything it knows of is dead, or its attempts have failed.
+    Failed,
+    /// A credential was refused.
+    Refused,
+    /// Closed; waits for what is still under way.
+    Stopping,
+    /// Nothing is left.
+    Stopped,
+}
+
+/// A backend, as everybody shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// As cueball makes it of name, address and port; see [`BackendKey`](crate::resolver::BackendKey).
+    pub key: String,
+    /// The name it is known by.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// Its port.
+    pub port: u16,
+    /// SRV priority; 0 when there is none.
+    pub priority: u16,
+    /// SRV weight; 0 when there is none.
+    pub weight: u16,
+}
+
+/// What is believed of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BackendState {
+    /// Not connected to yet.
+    Unproven,
+    /// Has worked and is not known not to.
+    Alive,
+    /// Nothing works at present and the last attempt failed or hangs.
+    Doubted,
+    /// Attempts ran out.
+    Dead,
+    /// It failed its users; it is left out for a while.
+    Ejected,
+    /// No longer resolved; drains.
+    Removed,
+}
+
+impl From<backend::BackendState> for BackendState {
+    fn from(state: backend::BackendState) -> BackendState {
+        match state {
+            backend::BackendState::Unproven => BackendState::Unproven,
+            backend::BackendState::Alive => BackendState::Alive,
+            backend::BackendState::Doubted => BackendState::Doubted,
+            backend::BackendState::Dead => BackendState::Dead,
+            backend::BackendState::Ejected => BackendState::Ejected,
+            backend::BackendState::Removed => BackendState::Removed,
+        }
+    }
+}
+
+/// What a slot is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Phase {
+    /// Planned, but it is not its turn to dial.
+    Held,
+    /// An attempt to connect is under way.
+    Connecting,
+    /// Waiting for the next attempt.
+    Backoff,
+    /// Connected and unused.
+    Idle,
+    /// Lent.
+    Busy,
+    /// Being checked, or cleaned after use.
+    Checking,
+    /// Ending.
+    Closing,
+}
+
+/// How far a connection is on its way out for want of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Idle {
+    /// Somebody uses it, or nobody has looked since.
+    Using,
+    /// The detector found it unused.
+    Marked,
+    /// Unused for `max_idle`: the next look releases it.
+    BeforeRelease,
+    /// Let go.
+    Released,
+}

@@ -1,0 +1,49 @@
+//! What becomes of backends, told to whoever reads the log: once for each turn they take, not with every retry.
+
+use crate::cause::{Causes, Reason, in_words};
+use carom_core::news::{News, Turn};
+use std::time::Instant;
+
+/// Whose backend it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    Pool(&'a str),
+    Set(&'a str),
+}
+
+/// What is to be told, and why it is so. Collected under the lock, and told after.
+pub(crate) type Tale = (News, Option<Reason>);
+
+/// Everything that a machine has to tell.
+pub(crate) fn collect(next: impl FnMut() -> Option<News>, causes: &Causes) -> Vec<Tale> {
+    let with_reason = |news: News| {
+        let reason = match news.turn {
+            Turn::Dead | Turn::Ejected { .. } => causes.reason(&news.backend),
+            Turn::Alive | Turn::Doubted | Turn::Back | Turn::Returned => None,
+        };
+        (news, reason)
+    };
+    std::iter::from_fn(next).map(with_reason).collect()
+}
+
+pub(crate) fn tell(whose: Whose<'_>, now: Instant, tales: Vec<Tale>) {
+    let (name, pool, set) = match whose {
+        Whose::Pool(name) => (name, Some(name), None),
+        Whose::Set(name) => (name, None, Some(name)),
+    };
+    for (News { backend, turn }, reason) in tales {
+        let reason = reason.map(|reason| in_words(reason, name));
+        let reason = reason.as_deref();
+        match turn {
+            Turn::Alive => tracing::debug!(pool, set, %backend, "backend works"),
+            Turn::Doubted => tracing::debug!(pool, set, %backend, "backend is doubted"),
+            Turn::Dead => tracing::warn!(pool, set, %backend, reason, "backend is dead: its attempts ran out"),
+            Turn::Back => tracing::info!(pool, set, %backend, "backend is back"),
+            Turn::Ejected { until } => {
+                let time = until.saturating_duration_since(now);
+                tracing::warn!(pool, set, %backend, reason, ?time, "backend is left out: it failed its users");
+            }
+            Turn::Returned => tracing::info!(pool, set, %backend, "backend takes part again"),
+        }
+    }
+}
