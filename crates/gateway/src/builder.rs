@@ -1,15 +1,18 @@
 //! Building a gateway: whom it serves, from which feeds, and every option.
 
+use crate::accepting::Accepting;
+use crate::bus::Bus;
 use crate::carrier;
+use crate::cluster::{Elected, Share};
 use crate::gateway::Gateway;
 use crate::hub::Hub;
 use crate::keys::{Identity, Keys};
 use crate::options::{Limits, Options};
 use crate::server::Server;
 use crate::shared::{Scope, Shared, Supply};
-use crate::source::Source;
+use crate::sight::Sight;
 use crate::tls::{self, TlsError};
-use carom::feed::bus::Bus;
+use carom::Monitor;
 use carom::feed::{Adapter, Feed};
 use carom_core::options::OptionsError;
 use std::collections::BTreeMap;
@@ -23,6 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tracing::Instrument;
 
 /// Where OpenAlgo's clients look for a gateway.
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8765);
@@ -33,8 +37,9 @@ pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4
 pub struct Builder {
     listen: SocketAddr,
     keys: Keys,
-    feeds: Vec<(Identity, Arc<dyn Source>)>,
+    feeds: Vec<(Identity, Supply)>,
     tls: Option<Tls>,
+    monitor: Monitor,
     options: Options,
 }
 
@@ -80,6 +85,7 @@ impl Builder {
             keys: Keys::in_memory([]),
             feeds: Vec::new(),
             tls: None,
+            monitor: Monitor::global().clone(),
             options: Options::default(),
         }
     }
@@ -101,13 +107,53 @@ impl Builder {
 
     /// The feed of this user at this broker, of any adapter. Each pair may have one. The gateway closes it when it is
     /// [stopped](Gateway::stop). A user with a key and no feed can say who it is, and is told `BROKER_ERROR` when it subscribes.
-    pub fn feed<A: Adapter>(
+    pub fn feed<A: Adapter>(self, broker: impl Into<Arc<str>>, user: impl Into<Arc<str>>, feed: Feed<A>) -> Builder {
+        self.feed_on(broker, user, feed, Bus::memory())
+    }
+
+    /// As [`feed`](Builder::feed), with its ticks on this bus, which is to be nobody else's.
+    pub fn feed_on<A: Adapter>(
         mut self,
         broker: impl Into<Arc<str>>,
         user: impl Into<Arc<str>>,
         feed: Feed<A>,
+        bus: Bus,
     ) -> Builder {
-        self.feeds.push((Identity::new(broker, user), Arc::new(feed)));
+        let supply = Supply { source: Arc::new(feed), bus, share: None };
+        self.feeds.push((Identity::new(broker, user), supply));
+        self
+    }
+
+    /// A feed that several gateways have together, whose adapter is [elected](Share::elected) of this share, for the user and broker
+    /// that the share is of. One of them has the connections to the upstream, and the others get their ticks from it over NATS.
+    /// When the gateway is [stopped](Gateway::stop), another becomes the owner at once.
+    ///
+    /// An owner whose credential the upstream refuses stays the owner, logs that as an error, and nobody has ticks until it has another
+    /// credential or is stopped: give all of them the same source of credentials. The others need none while they are not the
+    /// owner.
+    ///
+    /// ```no_run
+    /// use carom::feed::Feed;
+    /// use carom_gateway::Gateway;
+    /// use carom_gateway::bus::{Nats, NatsOptions};
+    /// use carom_gateway::credential::Credential;
+    /// use carom_gateway::simulated::Simulated;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let nats = Nats::connect(NatsOptions::new("nats://127.0.0.1:4222")).await?;
+    /// let share = nats.share("simulated", "demo").await?;
+    /// let credential = Credential::file("/etc/carom/token");
+    /// let adapter = Simulated::new("ws://exchange.internal:7001", credential.clone())?;
+    /// let feed = Feed::builder(share.elected(adapter)).max_connections(3).build()?;
+    /// let _watcher = credential.watch(&feed);
+    /// let gateway = Gateway::builder().shared_feed(share, feed).start().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn shared_feed<A: Adapter>(mut self, share: Share, feed: Feed<Elected<A>>) -> Builder {
+        let identity = Identity::new(Arc::clone(&share.broker), Arc::clone(&share.user));
+        let bus = Bus::Nats(share.bus().clone());
+        self.feeds.push((identity, Supply { source: Arc::new(feed), bus, share: Some(share) }));
         self
     }
 
@@ -164,6 +210,13 @@ impl Builder {
         self
     }
 
+    /// Which monitor sees it. Default: [`Monitor::global`]. Its feeds have [one](carom::feed::Builder::monitor) of their own, which
+    /// had better be the same.
+    pub fn monitor(mut self, monitor: &Monitor) -> Builder {
+        self.monitor = monitor.clone();
+        self
+    }
+
     /// Listens, and serves whoever comes, on the runtime it is called in.
     ///
     /// Cancel safe: nothing was started then.
@@ -171,7 +224,7 @@ impl Builder {
     /// # Errors
     /// [`StartError`] says why not.
     pub async fn start(self) -> Result<Gateway, StartError> {
-        let Builder { listen, keys, feeds, tls, options } = self;
+        let Builder { listen, keys, feeds, tls, monitor, options } = self;
         options.validate()?;
         let tls = match tls {
             None => None,
@@ -180,12 +233,15 @@ impl Builder {
         };
         let hub = Hub::new(options.ltp_throttle, options.snapshot);
         let mut scopes = BTreeMap::new();
-        for (Identity { broker, user, .. }, source) in feeds {
+        for (Identity { broker, user, .. }, mut supply) in feeds {
+            if let Some(share) = &mut supply.share {
+                share.serve(Arc::clone(&supply.source));
+            }
             let scope = Scope {
                 id: hub.scope(&broker, &user),
                 broker: Arc::clone(&broker),
                 user: Arc::clone(&user),
-                supply: Some(Supply { source, bus: Bus::memory() }),
+                supply: Some(supply),
             };
             if scopes.insert((Arc::clone(&broker), Arc::clone(&user)), Arc::new(scope)).is_some() {
                 return Err(StartError::TwoFeeds { broker, user });
@@ -201,11 +257,18 @@ impl Builder {
             roll: Default::default(),
             scopes,
             counters: Default::default(),
+            troubles: Default::default(),
         });
         let mut carriers = JoinSet::new();
         let (stop, stopped) = watch::channel(None);
         shared.scopes.values().for_each(|scope| carrier::start(&mut carriers, &shared, scope, &stopped));
-        let server = tokio::spawn(Server { shared: Arc::clone(&shared), listener, tls, stop: stopped }.run());
-        Ok(Gateway::new(address, shared, stop, server, carriers))
+        let sight = Sight { shared: Arc::clone(&shared), listen: address, stop: stopped.clone() };
+        let sight = Arc::new(sight);
+        let id = monitor.register(&sight);
+        let accepting = Accepting::new(listener, "clients");
+        let server = Server { shared: Arc::clone(&shared), accepting, tls, stop: stopped, sight };
+        let span = tracing::info_span!(parent: None, "gateway", listen = %address);
+        let server = tokio::spawn(server.run().instrument(span));
+        Ok(Gateway::new(id, address, shared, stop, server, carriers))
     }
 }

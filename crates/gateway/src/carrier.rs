@@ -1,9 +1,11 @@
 //! Carriers: two tasks for each feed, one from the feed to its bus, one from the bus to the hub.
 
-use crate::hub::Carried;
+use crate::bus::{Bus, Message, Subscription};
+use crate::hub::{Carried, Senseless};
+use crate::nonsense::{Nonsense, shown_topic};
 use crate::protocol::topic;
+use crate::resuming::Resuming;
 use crate::shared::{Scope, Shared};
-use carom::feed::bus::{Bus, Message, Subscription};
 use carom::feed::{Tick, Ticks};
 use futures_util::FutureExt;
 use std::pin::pin;
@@ -30,18 +32,21 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, scope: &Arc<S
     let Some(supply) = &scope.supply else { return };
     let messages = supply.bus.subscribe_with_backlog("", BACKLOG);
     let (published, all_published) = watch::channel(());
-    tasks.spawn(publish(Arc::clone(shared), supply.source.ticks(), supply.bus.clone(), published));
+    tasks.spawn(publish(Arc::clone(shared), Arc::clone(scope), supply.source.ticks(), supply.bus.clone(), published));
     tasks.spawn(carry(Arc::clone(shared), Arc::clone(scope), messages, all_published, stop.clone()));
 }
 
 /// From a feed to its bus; `_published` is dropped when that is done.
-async fn publish(shared: Arc<Shared>, mut ticks: Ticks, bus: Bus, _published: watch::Sender<()>) {
-    let (mut heard, mut missed) = (Vec::new(), 0);
+async fn publish(shared: Arc<Shared>, scope: Arc<Scope>, mut ticks: Ticks, bus: Bus, _published: watch::Sender<()>) {
+    let (mut heard, mut missed, mut nonsense) = (Vec::new(), 0, Nonsense::default());
     while ticks.next_many(&mut heard).await {
         for Tick { instrument, mode, payload } in heard.drain(..) {
             match topic::name(instrument.exchange(), instrument.symbol(), mode) {
                 Some(name) => bus.publish(name, payload),
-                None => shared.hub.malformed(),
+                None => {
+                    shared.hub.malformed();
+                    tell(&scope, &mut nonsense, Senseless::Instrument, &instrument.to_string());
+                }
             }
         }
         let before = std::mem::replace(&mut missed, ticks.missed());
@@ -64,8 +69,9 @@ async fn carry(
         let _ = stop.wait_for(Option::is_some).await;
     });
     let (mut batch, mut missed, mut last) = (Vec::new(), 0, false);
+    let (mut resuming, mut nonsense) = (Resuming::default(), Nonsense::default());
     while !last {
-        let due = shared.hub.next_due(scope.id);
+        let due = shared.hub.next_due(scope.id).into_iter().chain(resuming.due(Instant::now())).min();
         let held_back = async {
             match due {
                 Some(at) => sleep_until(at.into()).await,
@@ -76,6 +82,7 @@ async fn carry(
             biased;
             more = messages.next_many(&mut batch) => last = !more,
             () = held_back => {
+                resume(&scope, &mut resuming);
                 let wakers = shared.hub.release(Instant::now(), scope.id);
                 wakers.into_iter().for_each(Waker::wake);
                 continue;
@@ -87,13 +94,28 @@ async fn carry(
         }
         let before = std::mem::replace(&mut missed, messages.missed());
         shared.counters.missed.add(missed - before);
-        deliver(&shared, &scope, &mut batch).await;
+        deliver(&shared, &scope, &mut batch, &mut resuming, &mut nonsense).await;
     }
 }
 
-async fn deliver(shared: &Shared, scope: &Scope, batch: &mut Vec<Message>) {
+/// Tries the credential again, if somebody asks and it is time.
+fn resume(scope: &Scope, resuming: &mut Resuming) {
+    if resuming.take(Instant::now())
+        && let Some(supply) = &scope.supply
+    {
+        supply.source.resume();
+    }
+}
+
+async fn deliver(
+    shared: &Shared,
+    scope: &Scope,
+    batch: &mut Vec<Message>,
+    resuming: &mut Resuming,
+    nonsense: &mut Nonsense<Senseless>,
+) {
     let superseded = crate::hub::drop_superseded(batch);
-    shared.hub.superseded(superseded);
+    shared.hub.superseded(scope.id, superseded);
     let mut stretch = Vec::with_capacity(STRETCH);
     let mut waiting = batch.drain(..);
     loop {
@@ -101,11 +123,21 @@ async fn deliver(shared: &Shared, scope: &Scope, batch: &mut Vec<Message>) {
         if stretch.is_empty() {
             return;
         }
-        let Carried { wakers, invalidated } = shared.hub.carry(Instant::now(), scope.id, &mut stretch);
+        let Carried { wakers, invalidated, senseless } = shared.hub.carry(Instant::now(), scope.id, &mut stretch);
         wakers.into_iter().for_each(Waker::wake);
-        if invalidated && let Some(supply) = &scope.supply {
-            supply.source.resume();
+        senseless.into_iter().for_each(|(why, topic)| tell(scope, nonsense, why, &topic));
+        if invalidated {
+            resuming.ask();
         }
+        resume(scope, resuming);
         tokio::task::yield_now().await;
+    }
+}
+
+/// A message with this topic, or of this instrument, made no sense.
+fn tell(scope: &Scope, nonsense: &mut Nonsense<Senseless>, why: Senseless, topic: &str) {
+    if let Some(count) = nonsense.happened(why, Instant::now()) {
+        let (broker, user, topic) = (&*scope.broker, &*scope.user, shown_topic(topic.as_bytes()));
+        tracing::warn!(broker, user, %why, topic, count, "messages on a bus make no sense");
     }
 }

@@ -72,33 +72,42 @@
 //! - `get_subscriptions` is new. There are [`Limits`], each of which names itself when it is met.
 //! - Messages are not compressed, also when a client offers that.
 
+mod accepting;
 pub mod address;
 mod builder;
+pub mod bus;
 mod carrier;
 mod client;
+pub mod cluster;
 pub mod credential;
+pub mod delta;
 mod frame;
 mod gateway;
 mod hub;
 pub mod keys;
+pub mod kite;
 mod mailbox;
 mod no_upgrade;
+mod nonsense;
 mod options;
 pub mod protocol;
+mod resuming;
 mod roll;
-mod seldom;
 mod server;
 mod shared;
+mod sight;
 pub mod simulated;
 mod snapshot;
 mod source;
 pub mod tables;
 mod tls;
 mod transport;
+mod troubles;
+pub mod upstream;
 mod wire;
 
 pub use builder::{Builder, DEFAULT_LISTEN, StartError};
 pub use gateway::Gateway;
 pub use options::Limits;
 pub use snapshot::{FeedSnapshot, Snapshot};
-pub use tls::TlsError;
+pub use tls::{TlsError, check_certificate};

@@ -4,7 +4,7 @@
 //! burst of ticks is one waking, and one write. What waits are whole frames, shared by all who get them.
 
 use bytes::Bytes;
-use carom_core::feed::outbox::{Options, Outbox, Overflow};
+use carom_core::feed::outbox::{Options, Outbox, Overflow, Put};
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -40,8 +40,6 @@ struct State {
     ending: Option<Ending>,
     /// The client's task, when it waits for something to send, or for the end.
     waiting: Option<Waiting>,
-    /// The figures that were taken: ticks that gave their place, and lost ones.
-    taken: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -60,22 +58,31 @@ pub(crate) enum Found {
     End(Ending),
 }
 
+/// What became of a tick.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Ticked {
+    /// Who is to be woken, if the client's task waits.
+    pub(crate) waker: Option<Waker>,
+    /// What it did to those that wait.
+    pub(crate) put: Put,
+}
+
 impl Mailbox {
     /// Nothing waits. The options were validated before.
     pub(crate) fn new(options: Options) -> Option<Mailbox> {
         let outbox = Outbox::new(options).ok()?;
-        Some(Mailbox { state: Mutex::new(State { outbox, ending: None, waiting: None, taken: (0, 0) }) })
+        Some(Mailbox { state: Mutex::new(State { outbox, ending: None, waiting: None }) })
     }
 
-    /// A tick. Who is to be woken, if the client's task waits.
-    #[must_use]
-    pub(crate) fn tick(&self, now: Instant, kind: Kind, frame: Bytes) -> Option<Waker> {
+    /// A tick.
+    pub(crate) fn tick(&self, now: Instant, kind: Kind, frame: Bytes) -> Ticked {
         let mut state = self.lock();
         if state.ending.is_some() {
-            return None;
+            return Ticked { waker: None, put: Put::Beside };
         }
-        state.outbox.tick(now, kind, frame);
-        state.something()
+        let put = state.outbox.tick(now, kind, frame);
+        Ticked { waker: state.something(), put }
     }
 
     /// Something that is not replaced by what comes later: a reply, an order update. A client that lets too many wait is
@@ -164,19 +171,16 @@ impl Mailbox {
         self.lock().outbox.slow_at()
     }
 
-    /// How many ticks gave their place to newer ones, and how many were lost, since this was last taken.
-    pub(crate) fn figures(&self) -> (u64, u64) {
+    /// How many messages wait, and how many ticks have given their place to newer ones since the client came.
+    pub(crate) fn backlog(&self) -> (usize, u64) {
         let state = self.lock();
-        let (conflated, lost) = state.taken;
-        (state.outbox.conflated() - conflated, state.outbox.lost() - lost)
+        (state.outbox.len(), state.outbox.conflated())
     }
 
-    /// As [`figures`](Mailbox::figures), counted from here on.
-    pub(crate) fn take_figures(&self) -> (u64, u64) {
-        let figures = self.figures();
-        let mut state = self.lock();
-        state.taken = (state.taken.0 + figures.0, state.taken.1 + figures.1);
-        figures
+    /// Keeps everybody else from it.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -216,13 +220,13 @@ mod tests {
     fn only_whoever_waits_is_woken_and_only_once() {
         let (mailbox, now) = (mailbox(10), Instant::now());
         let mut context = Context::from_waker(noop_waker_ref());
-        assert!(mailbox.tick(now, Kind(1), "a".into()).is_none(), "nobody waits yet");
+        assert!(mailbox.tick(now, Kind(1), "a".into()).waker.is_none(), "nobody waits yet");
         assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::Messages));
         let mut frames = Vec::new();
         mailbox.take(now, 1000, &mut frames);
         assert_eq!((frames.len(), mailbox.poll(&mut context)), (1, Poll::Pending));
-        assert!(mailbox.tick(now, Kind(1), "b".into()).is_some());
-        assert!(mailbox.tick(now, Kind(2), "c".into()).is_none(), "it knows");
+        assert!(mailbox.tick(now, Kind(1), "b".into()).waker.is_some());
+        assert!(mailbox.tick(now, Kind(2), "c".into()).waker.is_none(), "it knows");
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
         let (mailbox, now) = (mailbox(1), Instant::now());
         let mut context = Context::from_waker(noop_waker_ref());
         assert_eq!(mailbox.poll_end(&mut context), Poll::Pending);
-        assert!(mailbox.tick(now, Kind(1), "a".into()).is_none());
+        assert!(mailbox.tick(now, Kind(1), "a".into()).waker.is_none());
         assert!(mailbox.reply(now, "b".into()).is_none());
         assert!(mailbox.reply(now, "c".into()).is_some(), "one too many");
         let Poll::Ready(ending) = mailbox.poll_end(&mut context) else { panic!("it is over") };
@@ -244,10 +248,10 @@ mod tests {
         let (mailbox, now) = (mailbox(10), Instant::now());
         let mut context = Context::from_waker(noop_waker_ref());
         for kind in 0..3 {
-            assert!(mailbox.tick(now, Kind(kind), vec![0; 100].into()).is_none());
+            assert!(mailbox.tick(now, Kind(kind), vec![0; 100].into()).waker.is_none());
         }
         assert!(mailbox.end(Ending::new(1001, "over")).is_none());
-        assert!(mailbox.tick(now, Kind(9), "late".into()).is_none());
+        assert!(mailbox.tick(now, Kind(9), "late".into()).waker.is_none());
         for portion in [2, 1] {
             assert_eq!(mailbox.poll(&mut context), Poll::Ready(Found::Messages));
             let mut frames = Vec::new();
@@ -258,11 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_counted_once() {
-        let (mailbox, now) = (mailbox(10), Instant::now());
-        for _ in 0..3 {
-            assert!(mailbox.tick(now, Kind(1), "a".into()).is_none());
-        }
-        assert_eq!((mailbox.take_figures(), mailbox.figures()), ((2, 0), (0, 0)));
+    fn what_gives_way_is_told_and_counted() {
+        let mailbox = Mailbox::new(Options { max_ticks: 1, ..Options::default() }).unwrap();
+        let put = [1, 1, 2].map(|kind| mailbox.tick(Instant::now(), Kind(kind), "a".into()).put);
+        assert_eq!(put, [Put::Beside, Put::Conflated, Put::Lost]);
+        assert_eq!(mailbox.backlog(), (1, 1));
+        assert!(mailbox.end(Ending::new(1001, "over")).is_none());
+        assert_eq!(mailbox.tick(Instant::now(), Kind(2), "late".into()).put, Put::Beside);
     }
 }

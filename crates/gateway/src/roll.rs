@@ -2,9 +2,10 @@
 //!
 //! Those who have not said who they are, strangers, are fewer than clients may be: whoever has no key cannot take all the room.
 
-use crate::keys::{Keys, Known};
+use crate::keys::{Identity, Keys, Known};
 use crate::mailbox::{Ending, Mailbox};
 use crate::options::Limits;
+use carom_core::feed::interest::ClientId;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -32,8 +33,21 @@ struct State {
 #[derive(Debug)]
 struct Present {
     mailbox: Arc<Mailbox>,
+    address: IpAddr,
+    /// Its seat in the hub, once it has said who it is.
+    seat: Option<ClientId>,
     /// With which key it says who it is; `None` of a stranger.
     known: Option<Known>,
+}
+
+/// What is known of a client, but nothing of its key.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// Where it comes from.
+    pub(crate) address: IpAddr,
+    /// Who it is, if it has said so.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) seat: Option<ClientId>,
 }
 
 /// Why somebody may not come.
@@ -91,7 +105,7 @@ impl Roll {
         if state.strangers >= strangers {
             return Err(Full::Strangers { limit: strangers });
         }
-        let address = one_of(address);
+        let (from, address) = (address, one_of(address));
         let (here, strange) = state.by_address.get(&address).copied().unwrap_or_default();
         if here >= clients_per_address {
             return Err(Full::Address { limit: clients_per_address });
@@ -103,7 +117,8 @@ impl Roll {
         state.strangers += 1;
         let id = state.next;
         state.next += 1;
-        state.clients.insert(id, Present { mailbox: Arc::clone(mailbox), known: None });
+        let present = Present { mailbox: Arc::clone(mailbox), address: from, seat: None, known: None };
+        state.clients.insert(id, present);
         if let Some(ending) = state.over.clone() {
             // Nobody waits for it yet.
             let _ = mailbox.end(ending);
@@ -114,6 +129,19 @@ impl Roll {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.lock().clients.len()
+    }
+
+    /// Everybody's mailbox, by number.
+    pub(crate) fn mailboxes(&self) -> Vec<(u64, Arc<Mailbox>)> {
+        self.lock().clients.iter().map(|(id, client)| (*id, Arc::clone(&client.mailbox))).collect()
+    }
+
+    /// What is known of a client that is here.
+    pub(crate) fn standing(&self, id: u64) -> Option<Standing> {
+        let state = self.lock();
+        let Present { address, seat, known, .. } = state.clients.get(&id)?;
+        let identity = known.as_ref().map(|known| known.identity.clone());
+        Some(Standing { address: *address, identity, seat: *seat })
     }
 
     /// Everybody is to go, and nobody may come.
@@ -142,6 +170,11 @@ impl Roll {
 }
 
 impl Entry {
+    /// Which client it is; no other ever has this number.
+    pub(crate) fn number(&self) -> u64 {
+        self.id
+    }
+
     /// The address it comes from, as far as it tells people apart.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
@@ -153,6 +186,13 @@ impl Entry {
         let before = state.clients.get_mut(&self.id).map(|client| client.known.replace(key));
         if let Some(None) = before {
             state.one_stranger_less(self.address);
+        }
+    }
+
+    /// It has this seat in the hub from now on.
+    pub(crate) fn takes(&self, seat: ClientId) {
+        if let Some(client) = self.roll.lock().clients.get_mut(&self.id) {
+            client.seat = Some(seat);
         }
     }
 }

@@ -1,36 +1,34 @@
 //! The server: connections are accepted, upgraded or turned away, and served until they end.
 
+use crate::accepting::Accepting;
 use crate::client::{Client, REVOKED};
 use crate::mailbox::{Ending, Mailbox};
 use crate::no_upgrade;
 use crate::roll::{Entry, Full};
-use crate::seldom::Seldom;
 use crate::shared::Shared;
+use crate::sight::Sight;
 use crate::transport::Transport;
 use crate::wire::Wire;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout_at};
+use tokio::time::timeout_at;
 use tokio_rustls::TlsAcceptor;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
 use tokio_tungstenite::tungstenite::http::{StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
+use tracing::Instrument;
 
 /// Read at a time, and what each client's reading takes when nothing is read.
 const READ_BUFFER: usize = 4 << 10;
 
 /// Most answers of the WebSocket library that wait to be written.
 const ANSWERS: usize = 64 << 10;
-
-/// After a connection could not be accepted for want of something.
-const BREATH: Duration = Duration::from_millis(100);
 
 /// So many connections are told at a time that there is no room; others are dropped without a word.
 const TURNED_AWAY: usize = 256;
@@ -43,20 +41,23 @@ const SHUTDOWN: Ending = Ending::new(1001, "gateway is stopping");
 /// Accepts clients and serves them, until it is told to stop; then until all have left, or the deadline has passed.
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) listener: TcpListener,
+    pub(crate) accepting: Accepting,
     pub(crate) tls: Option<TlsAcceptor>,
     /// By when everybody is to have left, once that is known.
     pub(crate) stop: watch::Receiver<Option<Instant>>,
+    /// Held, so that the gateway is seen until everybody has left.
+    pub(crate) sight: Arc<Sight>,
 }
 
 impl Server {
     pub(crate) async fn run(mut self) {
+        let listen = self.sight.listen;
+        tracing::info!(%listen, tls = self.tls.is_some(), "gateway listens");
         let mut clients = JoinSet::new();
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
-        let mut failures = Seldom::default();
         let mut reloads = self.shared.keys.reloads();
         loop {
-            let accepted = tokio::select! {
+            let (tcp, from) = tokio::select! {
                 biased;
                 _ = self.stop.wait_for(Option::is_some) => break,
                 Ok(()) = reloads.changed() => {
@@ -64,20 +65,12 @@ impl Server {
                     continue;
                 }
                 Some(_) = clients.join_next() => continue,
-                accepted = self.listener.accept() => accepted,
+                accepted = self.accepting.next() => accepted,
             };
-            match accepted {
-                Ok((tcp, from)) => self.admit(&mut clients, &turned_away, tcp, from),
-                Err(error) if is_of_the_connection(&error) => {}
-                Err(error) => {
-                    if let Some(count) = failures.happened(Instant::now()) {
-                        tracing::warn!(%error, count, "cannot accept clients; trying again");
-                    }
-                    sleep(BREATH).await;
-                }
-            }
+            self.admit(&mut clients, &turned_away, tcp, from);
         }
-        drop(self.listener);
+        drop(self.accepting);
+        tracing::info!(%listen, clients = self.shared.roll.len(), "gateway is stopping");
         self.shared.roll.end(SHUTDOWN);
         // Whoever dropped the gateway is not there to say when.
         let deadline = self.stop.borrow().unwrap_or_else(|| Instant::now() + HEARING);
@@ -85,6 +78,8 @@ impl Server {
         if timeout_at(deadline.into(), everybody_left).await.is_err() {
             clients.shutdown().await;
         }
+        drop(self.sight);
+        tracing::info!(%listen, "gateway has stopped");
     }
 
     fn admit(&self, clients: &mut JoinSet<()>, turned_away: &Arc<Semaphore>, tcp: TcpStream, from: SocketAddr) {
@@ -92,9 +87,13 @@ impl Server {
         let Some(mailbox) = Mailbox::new(shared.options.outbox).map(Arc::new) else { return };
         match shared.roll.enter(&shared.options.limits, address, &mailbox) {
             Ok(entry) => {
-                clients.spawn(async move {
+                let span = tracing::debug_span!("client", client = entry.number(), %address);
+                let serve = async move {
+                    tracing::debug!("a client has come");
                     serve(shared, mailbox, tls, tcp, Arc::new(entry)).await;
-                });
+                    tracing::debug!("a client has left");
+                };
+                clients.spawn(serve.instrument(span));
             }
             Err(full) => {
                 shared.counters.refused.add(1);
@@ -191,10 +190,4 @@ fn no_room(full: Full) -> ErrorResponse {
     headers.insert(header::RETRY_AFTER, 10.into());
     *response.body_mut() = Some(body);
     response
-}
-
-/// Whether only the connection that was to be accepted is affected.
-fn is_of_the_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

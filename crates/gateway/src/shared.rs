@@ -1,11 +1,13 @@
 //! What all clients of a gateway share.
 
-use crate::hub::Hub;
+use crate::bus::Bus;
+use crate::cluster::Share;
+use crate::hub::{Figures, Hub};
 use crate::keys::{Attempts, Identity, Keys};
 use crate::options::Options;
 use crate::roll::Roll;
-use crate::source::Source;
-use carom::feed::bus::Bus;
+use crate::source::{Source, is_connected};
+use crate::troubles::Troubles;
 use carom_core::feed::interest::ScopeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,7 @@ pub(crate) struct Shared {
     /// Users who have a feed.
     pub(crate) scopes: BTreeMap<(Arc<str>, Arc<str>), Arc<Scope>>,
     pub(crate) counters: Counters,
+    pub(crate) troubles: Troubles,
 }
 
 /// A user at a broker, and where its ticks come from.
@@ -35,6 +38,16 @@ pub(crate) struct Scope {
 pub(crate) struct Supply {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) bus: Bus,
+    /// If other gateways have it too.
+    pub(crate) share: Option<Share>,
+}
+
+impl Supply {
+    /// Whether clients are to be told that the upstream is connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        let snapshot = self.source.snapshot();
+        is_connected(&snapshot) && (snapshot.has_upstream || self.bus.is_published_to())
+    }
 }
 
 /// What is counted on the way.
@@ -75,6 +88,18 @@ impl Shared {
         }
         let id = self.hub.scope(broker, user);
         Arc::new(Scope { id, broker: Arc::clone(broker), user: Arc::clone(user), supply: None })
+    }
+
+    /// A client is closed because it does not read.
+    pub(crate) fn slow_closed(&self) {
+        self.counters.slow_closed.add(1);
+        self.troubles.slow();
+    }
+
+    /// Messages of buses that made no sense: so many to the hub, and others by their form alone.
+    pub(crate) fn malformed(&self, figures: &Figures) -> u64 {
+        let buses = self.scopes.values().filter_map(|scope| Some(scope.supply.as_ref()?.bus.malformed()));
+        figures.malformed + buses.sum::<u64>()
     }
 
     /// Brokers that somebody has a feed of, in order.

@@ -4,21 +4,36 @@ use carom::feed::{
     Adapter, ConnectionSnapshot, ConnectionState, Feed, Pending, Placement, Snapshot, State, SubscribeError, Ticks,
     Topic,
 };
+use carom::monitor::Id;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::watch;
 
 /// A [`Feed`] of any adapter.
 pub(crate) trait Source: Send + Sync {
     fn subscribe(&self, topic: Topic) -> BoxFuture<'_, Result<Placement, SubscribeError>>;
     /// Takes one interest back; the feed does that at once.
     fn unsubscribe(&self, topic: &Topic);
-    /// Whether the upstream has accepted this much of it.
-    fn carries(&self, topic: &Topic) -> bool;
+    /// Why this much of it is not carried; `None` if it is.
+    fn pending(&self, topic: &Topic) -> Option<Pending>;
+    /// Something has changed that may help: what waits to be tried again is tried at once.
+    fn hurry(&self);
     fn resume(&self);
+    /// Counts how often it was resumed.
+    fn renewals(&self) -> watch::Receiver<u64>;
+    /// How it goes on, and what becomes of it.
+    fn states(&self) -> watch::Receiver<State>;
     fn ticks(&self) -> Ticks;
     fn snapshot(&self) -> Snapshot;
+    /// Whether all that is wanted is carried.
+    fn is_whole(&self) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.live == snapshot.total_subscriptions
+    }
+    /// What its monitor calls it.
+    fn id(&self) -> Id;
     fn close(&self, deadline: Instant) -> BoxFuture<'_, usize>;
 }
 
@@ -32,12 +47,24 @@ impl<A: Adapter> Source for Feed<A> {
         let _ = Feed::unsubscribe(self, topic).now_or_never();
     }
 
-    fn carries(&self, topic: &Topic) -> bool {
-        Feed::topic(self, &topic.instrument).is_some_and(|known| known.carried >= Some(topic.level.plain()))
+    fn pending(&self, topic: &Topic) -> Option<Pending> {
+        Feed::pending(self, topic)
+    }
+
+    fn hurry(&self) {
+        Feed::hurry(self);
     }
 
     fn resume(&self) {
         Feed::resume(self);
+    }
+
+    fn renewals(&self) -> watch::Receiver<u64> {
+        Feed::renewals(self)
+    }
+
+    fn states(&self) -> watch::Receiver<State> {
+        Feed::states(self)
     }
 
     fn ticks(&self) -> Ticks {
@@ -48,27 +75,22 @@ impl<A: Adapter> Source for Feed<A> {
         Feed::snapshot(self)
     }
 
+    fn id(&self) -> Id {
+        Feed::id(self)
+    }
+
     fn close(&self, deadline: Instant) -> BoxFuture<'_, usize> {
         Feed::close(self, deadline).boxed()
     }
 }
 
-/// Whether clients are to be told that the upstream is connected: a connection is up. A feed that nobody wants anything of has
-/// none, and opens the first when somebody does.
+/// Whether clients are to be told that the upstream is connected: a connection is up, and not for nothing. A feed that nobody
+/// wants anything of has none, and opens the first when somebody does.
 pub(crate) fn is_connected(snapshot: &Snapshot) -> bool {
     let up = |connection: &ConnectionSnapshot| connection.state == ConnectionState::Up;
     match snapshot.state {
         State::Refused | State::Stopping | State::Stopped => false,
-        _ => snapshot.connections.iter().any(up),
-    }
-}
-
-/// What keeps a feed from carrying what was subscribed to a while ago.
-pub(crate) fn obstacle(snapshot: &Snapshot) -> Pending {
-    match snapshot.state {
-        State::Refused => Pending::Credential,
-        _ if is_connected(snapshot) => Pending::Unanswered,
-        _ => Pending::Down,
+        _ => snapshot.connections.iter().any(up) && (snapshot.withheld == 0 || snapshot.live > 0),
     }
 }
 
@@ -89,7 +111,7 @@ impl Held {
         Ok(Held { source, topic: Some(topic), pending: placement.why })
     }
 
-    /// Why the upstream has not accepted it yet; `None` if it has.
+    /// Why the upstream does not carry it yet; `None` if it does.
     pub(crate) fn pending(&self) -> Option<Pending> {
         self.pending
     }

@@ -27,6 +27,14 @@ pub enum TlsError {
     Refused(#[from] rustls::Error),
 }
 
+/// Whether clients could be served with this certificate chain and its key, in PEM files.
+///
+/// # Errors
+/// [`TlsError`] says why not.
+pub fn check_certificate(chain: &Path, key: &Path) -> Result<(), TlsError> {
+    from_files(chain, key).map(drop)
+}
+
 /// The configuration for a certificate chain and its key, unencrypted, in PEM files.
 pub(crate) fn from_files(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let certificate = |source| TlsError::File { what: "certificate", path: chain.to_owned(), source };

@@ -1,4 +1,4 @@
-//! A client's connection, with or without TLS.
+//! A connection with or without TLS: a client's, or one to an upstream.
 
 use std::io;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use tokio_rustls::server::TlsStream;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+pub(crate) enum Transport<P = TcpStream, T = TlsStream<TcpStream>> {
+    Plain(P),
+    Tls(Box<T>),
 }
 
 impl Transport {
@@ -27,7 +27,7 @@ impl Transport {
     }
 }
 
-impl AsyncRead for Transport {
+impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for Transport<P, T> {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Transport::Plain(tcp) => Pin::new(tcp).poll_read(context, into),
@@ -36,7 +36,7 @@ impl AsyncRead for Transport {
     }
 }
 
-impl AsyncWrite for Transport {
+impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for Transport<P, T> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Transport::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),

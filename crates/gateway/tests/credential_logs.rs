@@ -1,60 +1,26 @@
-//! Whatever is logged, and however much of it, no key and no token is in it.
+//! Whatever is logged or seen by a monitor, and however much of it, no key and no token is in it.
 
 mod folder;
+mod listener;
 
-use carom::feed::{Feed, State};
+use carom::Monitor;
+use carom::feed::{Feed, Mode, State, Topic};
 use carom_gateway::Gateway;
 use carom_gateway::credential::Credential;
 use carom_gateway::keys::{Identity, Keys, NewKey};
+use carom_gateway::kite::{Instruments, Kite};
 use carom_gateway::simulated::{Exchange, Options, Simulated};
 use folder::Folder;
 use futures_util::{SinkExt, StreamExt};
-use std::fmt::Debug;
+use listener::Listener;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
+use testkit::kite::Ticker;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata};
-
-/// Keeps everything that is logged, on any level by anybody.
-#[derive(Clone, Default)]
-struct Listener(Arc<Mutex<String>>);
-
-struct Words<'a>(&'a mut String);
-
-impl Visit for Words<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        *self.0 += &format!("{field}={value:?} ");
-    }
-}
-
-impl tracing::Subscriber for Listener {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut Words(&mut self.0.lock().unwrap()));
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut Words(&mut self.0.lock().unwrap()));
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Words(&mut self.0.lock().unwrap()));
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
-}
 
 /// Far more than anything here takes.
 async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
@@ -62,7 +28,7 @@ async fn soon<T>(what: &str, happens: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn nothing_that_is_logged_has_a_key_or_a_token_in_it() {
+async fn nothing_that_is_logged_or_seen_has_a_key_or_a_token_in_it() {
     let listener = Listener::default();
     let _listening = tracing::subscriber::set_default(listener.clone());
     let folder = Folder::new("logs");
@@ -101,12 +67,51 @@ async fn nothing_that_is_logged_has_a_key_or_a_token_in_it() {
     soon("it is tried", exchange.until(|snapshot| snapshot.turned_away > 0)).await;
     folder.write("token", "tuesday-token");
     soon("it goes on", exchange.until(|snapshot| snapshot.connections.len() == 1)).await;
+    let seen = serde_json::to_string(&Monitor::global().snapshot()).unwrap();
+    assert!(seen.contains("asha") && seen.contains("\"cause\":\""), "{seen}");
     gateway.stop(Instant::now() + Duration::from_secs(5)).await;
     exchange.stop().await;
 
-    let logged = listener.0.lock().unwrap().clone();
+    let logged = listener.all();
     assert!(logged.contains("a connection failed") && logged.contains("another credential was found"), "{logged}");
+    // What the broker said, and what is waited for.
+    assert!(logged.contains("message=[POOL] the upstream refuses the credential"), "{logged}");
+    assert!(logged.contains("error=\"the upstream refuses the credential: "), "{logged}");
+    assert!(logged.contains(&format!("awaited=the file {}", path.display())), "{logged}");
     for secret in ["monday-token", "tuesday-token", "wrong-token", "guessed-key", key.reveal()] {
+        assert!(!logged.contains(secret), "{secret} in {logged}");
+        assert!(!seen.contains(secret), "{secret} in {seen}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_is_logged_of_kite_has_a_key_or_a_token_in_it() {
+    let listener = Listener::default();
+    let _listening = tracing::subscriber::set_default(listener.clone());
+    let ticker = Ticker::start("kites-key", "monday-token").await.unwrap();
+    let list = "instrument_token,tradingsymbol,name,expiry,strike,instrument_type,segment,exchange\n\
+                779521,SBIN,STATE BANK OF INDIA,,0,EQ,NSE,NSE\n";
+    let instruments = Arc::new(Instruments::read(list.as_bytes()).unwrap());
+    let builder = Kite::builder("kites-key", Credential::fixed("monday-token"), instruments).url(ticker.url());
+    let feed = Feed::builder(builder.build().unwrap()).build().unwrap();
+    let mut ticks = feed.ticks();
+    soon("a subscription", feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp))).await.unwrap();
+    ticker.until("it is carried", |seen| seen.connections.values().any(|has| has.contains_key(&779_521))).await;
+
+    ticker.say(Message::text(r#"{"type":"error","data":"monday-token is not of kites-key"}"#));
+    ticker.say(Message::text(r#"{"type":"message","data":"monday-token is not of kites-key"}"#));
+    ticker.say(Message::text("monday-token is not of kites-key"));
+    ticker.say(Message::text(r#"{"type":{"monday-token":"kites-key"}}"#));
+    ticker.trade(779_521, 81_205);
+    soon("a tick after them", ticks.next()).await.unwrap();
+    ticker.accept("tuesday-token");
+    ticker.cut();
+    soon("a refusal", feed.states().wait_for(|state| *state == State::Refused)).await.unwrap();
+    let logged = listener.all() + &format!("{:?}", feed.snapshot());
+    assert!(logged.contains("Kite reports an error") && logged.contains(".. is not of .."), "{logged}");
+    assert_eq!(logged.matches("Kite says what makes no sense").count(), 1, "{logged}");
+    assert!(logged.contains("problem=a text of 32 bytes is no notice"), "{logged}");
+    for secret in ["kites-key", "monday-token", "tuesday-token"] {
         assert!(!logged.contains(secret), "{secret} in {logged}");
     }
 }

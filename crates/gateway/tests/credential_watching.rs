@@ -248,3 +248,39 @@ async fn a_command_that_prints_the_same_again_is_not_run_by_the_connection_too()
     let runs = std::fs::read_to_string(runs).unwrap().lines().count();
     assert!((2..=3).contains(&runs), "{runs}");
 }
+
+/// A feed that goes on although its credential was refused, as it does where another gateway has a good one.
+async fn going_on_without(credential: &Credential) -> Feed<Gate> {
+    let gate = Gate::new(credential, "tuesday");
+    let feed = gate.feed().await;
+    is(&feed, State::Refused).await;
+    gate.accept("monday");
+    feed.resume();
+    is(&feed, State::Running).await;
+    feed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_feed_that_goes_on_without_a_credential_is_told_when_there_is_another() {
+    let folder = Folder::new("watched-idle");
+    let credential = Credential::file(folder.write("token", "monday"));
+    let feed = going_on_without(&credential).await;
+    let watcher = credential.watch(&feed);
+    let mut renewals = feed.renewals();
+    sleep(Duration::from_secs(100)).await;
+    assert!(!renewals.has_changed().unwrap() && watcher.awaits_another());
+    watcher.resume();
+    timeout(Duration::from_secs(30), renewals.changed()).await.unwrap().unwrap();
+    assert!(!watcher.awaits_another(), "it counts as another one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_is_looked_at_while_the_feed_goes_on_without_a_credential() {
+    let folder = Folder::new("watched-file-idle");
+    let credential = Credential::file(folder.write("token", "monday"));
+    let feed = going_on_without(&credential).await;
+    let _watcher = credential.watch(&feed);
+    let mut renewals = feed.renewals();
+    folder.write("token", "tuesday");
+    timeout(Duration::from_secs(30), renewals.changed()).await.unwrap().unwrap();
+}

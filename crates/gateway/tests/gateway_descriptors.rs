@@ -21,7 +21,7 @@ struct Warnings(Arc<AtomicUsize>);
 
 impl tracing::Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN && metadata.target().starts_with("carom_gateway::server")
+        *metadata.level() == Level::WARN && metadata.target().starts_with("carom_gateway::accepting")
     }
 
     fn event(&self, _: &Event<'_>) {

@@ -134,7 +134,10 @@ async fn what_others_publish_is_carried_when_the_feed_has_ended() {
     stage.until(|snapshot| snapshot.feeds[0].feed.state == State::Stopped).await;
     for order in 1..=3 {
         let bus = stage.gateway.bus("scripted", "asha").unwrap();
-        bus.publish("scripted_asha_orders", json!({"type": "order_update", "orderid": order}).to_string());
+        bus.publish(
+            "scripted_asha_orders",
+            json!({"type": "order_update", "user_id": "asha", "orderid": order}).to_string(),
+        );
         let update = tokio::time::timeout(LONG, client.next()).await.expect("it is carried");
         assert_eq!(update["orderid"], order);
     }

@@ -9,6 +9,7 @@ use gateway_stage::{Client, Stage, instrument};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use testkit::cases::cases;
 use testkit::feed::{OnOpen, OnWrite};
 
 const MODES: [&str; 3] = ["LTP", "Quote", "Depth"];
@@ -83,8 +84,7 @@ async fn at_rest(seed: u64, stage: &Stage, clients: &[Known]) {
     assert_eq!(counted, wanted, "seed {seed}");
 }
 
-async fn run(seed: u64) {
-    let mut random = Random::new(seed);
+async fn run(seed: u64, mut random: Random) {
     let stage = Stage::new().await;
     if random.below(2) == 0 {
         stage.upstream.on_write(OnWrite::Slow(Duration::from_millis(1)));
@@ -108,14 +108,8 @@ async fn run(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_agree_at_rest_after_any_order_of_subscribe_unsubscribe_and_disconnect() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("CAROM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("CAROM_SCHEDULES").unwrap_or(10),
-    };
-    for seed in seeds {
-        println!("seed {seed}");
-        run(seed).await;
+    for (case, random) in cases(10) {
+        run(case.seed(), random).await;
     }
 }
 

@@ -234,19 +234,23 @@ async fn order_updates_reach_those_of_the_user_who_asked_for_them() {
     let bus = stage.gateway.bus("scripted", "asha").unwrap();
     let order = json!({"type": "order_update", "user_id": "asha", "orderid": "1"});
     bus.publish("SCRIPTED_asha_orders", json!({"type": "order_update", "user_id": "ravi"}).to_string());
-    bus.publish("SCRIPTED_asha_orders", "not JSON");
-    bus.publish("SCRIPTED_asha_orders", order.to_string());
+    for nobodys in ["not JSON", "{}", r#"["asha"]"#, r#"{"user_id":7}"#] {
+        bus.publish("SCRIPTED_asha_orders", nobodys);
+    }
+    bus.publish("ANALYZE_ravi_orders", order.to_string());
     bus.publish("SCRIPTED_asha_orders", order.to_string());
     assert_eq!(asha.next().await, order);
     assert_eq!(asha.next().await, order, "two of them are two");
     silent.expect_silence().await;
     ravi.expect_silence().await;
-    assert_eq!(stage.gateway.snapshot().malformed, 2);
+    assert_eq!(stage.gateway.snapshot().malformed, 5);
+    bus.publish("SCRIPTED_asha_orders", r#"{"user_id": "asha", "average_price": NaN}"#);
+    assert_eq!(asha.next().await, json!({"user_id": "asha", "average_price": null}), "Python writes what is no JSON");
 
     asha.ask(json!({"action": "unsubscribe_orders"})).await;
     bus.publish("SCRIPTED_asha_orders", order.to_string());
     bus.publish("nonsense", "{}");
-    stage.until(|snapshot| snapshot.malformed == 3).await;
+    stage.until(|snapshot| snapshot.malformed == 6).await;
     asha.expect_silence().await;
 }
 

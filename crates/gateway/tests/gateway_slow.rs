@@ -155,7 +155,7 @@ async fn too_many_order_updates_that_wait_close_a_client() {
     let mut client = stage.client().await;
     client.ask(json!({"action": "subscribe_orders"})).await;
     let bus = stage.gateway.bus("scripted", "asha").unwrap();
-    let order = json!({"type": "order_update", "pad": "x".repeat(64 << 10)}).to_string();
+    let order = json!({"type": "order_update", "user_id": "asha", "pad": "x".repeat(64 << 10)}).to_string();
     // The sockets take some, too.
     let overflow = async {
         while stage.gateway.snapshot().authenticated == 1 {

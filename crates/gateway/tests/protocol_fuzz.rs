@@ -9,11 +9,12 @@ use carom_gateway::protocol::reply::{self, Answer, Holding};
 use carom_gateway::protocol::{ApiKey, Code, Echo, Leave, Refusal, Request, parse};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
+use testkit::cases::{bytes, cases, usual};
 
 #[test]
 fn any_bytes_are_answered() {
     for (_case, mut random) in cases(2_000) {
-        let message: Vec<u8> = (0..random.below(300)).map(|_| random.bits() as u8).collect();
+        let message: Vec<u8> = bytes(&mut random, 300);
         answered(&message).expect_err("no request");
     }
 }
@@ -364,30 +365,4 @@ const WORDS: [&str; 12] =
 
 fn pick<T: Clone>(random: &mut Random, from: &[T]) -> T {
     from[random.below(from.len())].clone()
-}
-
-/// So many seeds, or the one that `CAROM_SEED` names; `CAROM_SCHEDULES` says how many else.
-fn cases(count: u64) -> impl Iterator<Item = (Case, Random)> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = match number("CAROM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("CAROM_SCHEDULES").unwrap_or(count),
-    };
-    seeds.map(|seed| (Case(seed), Random::new(seed)))
-}
-
-/// Whether nobody has asked for other cases than the usual ones.
-fn usual() -> bool {
-    ["CAROM_SEED", "CAROM_SCHEDULES"].into_iter().all(|name| std::env::var(name).is_err())
-}
-
-/// Says how to run the case again, if it fails.
-struct Case(u64);
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("rerun with CAROM_SEED={}", self.0);
-        }
-    }
 }

@@ -175,6 +175,46 @@ fn only_the_fields_of_the_tick_itself_count() {
 }
 
 #[test]
+fn a_price_is_a_number() {
+    let has_price = |payload: &str| Market::read(payload.as_bytes()).unwrap().has_price();
+    for payload in [
+        r#"{"ltp":8e2}"#,
+        r#"{"ltp":812.50}"#,
+        r#"{"open":null, "ltp" : -0 }"#,
+        r#"{"ltp":"812.50"}"#,
+        r#"{"\u006ctp":5}"#,
+        r#"{"ltp":null,"ltp":1}"#,
+        r#"{"ltp":1,"change":NaN}"#,
+        "812.50",
+        " -1 ",
+    ] {
+        assert!(has_price(payload), "{payload}");
+    }
+    for payload in [
+        r#"{"ltp":1e999}"#,
+        "{}",
+        r#"{"open":1}"#,
+        r#"{"ltp":null}"#,
+        r#"{"ltp":NaN}"#,
+        r#"{"ltp":-Infinity}"#,
+        r#"{"ltp":"abc"}"#,
+        r#"{"ltp":"NaN"}"#,
+        r#"{"ltp":"inf"}"#,
+        r#"{"ltp":""}"#,
+        r#"{"ltp":[1]}"#,
+        r#"{"ltp":{"ltp":1}}"#,
+        r#"{"ltp":true}"#,
+        r#"{"ltp":1,"ltp":null}"#,
+        r#"{"depth":{"ltp":1}}"#,
+        "[1]",
+        "null",
+        "\"text\"",
+    ] {
+        assert!(!has_price(payload), "{payload}");
+    }
+}
+
+#[test]
 fn deep_payloads_are_read() {
     unchanged(&format!(r#"{{"a":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000)), Mode::Ltp);
 }

@@ -87,6 +87,7 @@ fn what_is_pending_has_succeeded_and_says_why_it_waits() {
         (Pending::Unanswered, "the upstream has not answered yet"),
         (Pending::Down, "the upstream cannot be reached"),
         (Pending::Credential, "the upstream refuses the credential"),
+        (Pending::NoCredential, "there is no credential for the upstream"),
     ] {
         assert_eq!(
             reply::subscribed("b", &[Answer::served(&sbin, Holding { level, pending: Some(why) })], None),

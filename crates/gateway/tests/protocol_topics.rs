@@ -1,7 +1,9 @@
 //! Names of topics on a bus: read from both ends, and written so that they are read as what they are.
 
 use carom_core::feed::Mode;
-use carom_gateway::protocol::topic::{BusTopic, name, parse};
+use carom_gateway::kite::packet::Token;
+use carom_gateway::protocol::topic::{BusTopic, name, parse, without_broker};
+use carom_gateway::{delta, kite};
 
 fn tick<'a>(exchange: &'a str, symbol: &'a str, mode: Mode) -> Option<BusTopic<'a>> {
     Some(BusTopic::Tick { exchange, symbol, mode })
@@ -19,6 +21,7 @@ fn ticks_are_read_from_both_ends() {
         ("MCX_INDEX_MCX_BULLDEX_LTP", tick("MCX_INDEX", "MCX_BULLDEX", Mode::Ltp)),
         ("GLOBAL_INDEX_US30_LTP", tick("GLOBAL_INDEX", "US30", Mode::Ltp)),
         ("NSEIX_INDEX_GIFTNIFTY_DEPTH", tick("NSEIX_INDEX", "GIFTNIFTY", Mode::Depth)),
+        ("CDS_INDEX_USDINR_LTP", tick("CDS_INDEX", "USDINR", Mode::Ltp)),
         ("NSE_INDEX_LTP", tick("NSE", "INDEX", Mode::Ltp)),
         ("NSE_INDEXED_LTP", tick("NSE", "INDEXED", Mode::Ltp)),
         ("NSE_TCS:20_DEPTH", tick("NSE", "TCS:20", Mode::Depth)),
@@ -28,9 +31,39 @@ fn ticks_are_read_from_both_ends() {
 }
 
 #[test]
+fn a_brokers_name_in_front_is_taken_off_ticks() {
+    for (topic, parsed) in [
+        ("zerodha_NSE_SBIN_LTP", tick("NSE", "SBIN", Mode::Ltp)),
+        ("ZERODHA_NSE_SBIN_LTP", tick("NSE", "SBIN", Mode::Ltp)),
+        ("zerodha_NSE_INDEX_NIFTY_LTP", tick("NSE_INDEX", "NIFTY", Mode::Ltp)),
+        ("zerodha_CRYPTO_SOL_INR_DEPTH", tick("CRYPTO", "SOL_INR", Mode::Depth)),
+        ("zerodha_zerodha_SBIN_LTP", tick("zerodha", "SBIN", Mode::Ltp)),
+        ("NSE_SBIN_LTP", None),
+        ("dhan_NSE_SBIN_LTP", None),
+        ("zerodhaNSE_SBIN_LTP", None),
+        ("zerodha_SBIN_LTP", None),
+        ("zerodha_NSE_SBIN", None),
+        ("zerodha_asha_orders", None),
+        ("zerodha_CACHE_INVALIDATE_ALL_asha", None),
+        ("zerodha_", None),
+        ("zerodha", None),
+        ("zerodhé_NSE_SBIN_LTP", None),
+        ("", None),
+    ] {
+        assert_eq!(without_broker(topic, "zerodha"), parsed, "{topic}");
+    }
+    assert_eq!(without_broker("five_paisa_NSE_SBIN_LTP", "five_paisa"), tick("NSE", "SBIN", Mode::Ltp));
+}
+
+#[test]
 fn others_are_told_apart_before_ticks() {
-    for topic in ["CACHE_INVALIDATE_AUTH_asha", "CACHE_INVALIDATE", "CACHE_INVALIDATE_ALL_x_orders"] {
-        assert_eq!(parse(topic), Some(BusTopic::CacheInvalidate));
+    for (topic, user) in [
+        ("CACHE_INVALIDATE_AUTH_asha", "asha"),
+        ("CACHE_INVALIDATE_FEED_asha_r", "asha_r"),
+        ("CACHE_INVALIDATE_ALL_x_orders", "x_orders"),
+        ("CACHE_INVALIDATE_ALL_a_LTP", "a_LTP"),
+    ] {
+        assert_eq!(parse(topic), Some(BusTopic::CacheInvalidate { user }));
     }
     for topic in ["ZERODHA_asha_orders", "ANALYZE_a_b_orders"] {
         assert_eq!(parse(topic), Some(BusTopic::Orders));
@@ -47,7 +80,12 @@ fn what_is_malformed_is_nobodys() {
     {
         assert_eq!(parse(topic), None, "{topic}");
     }
-    assert_eq!(parse("NSE_INDEX__LTP"), None);
+    for topic in ["NSE_INDEX__LTP", "_INDEX_A_LTP", "_INDEX_LTP"] {
+        assert_eq!(parse(topic), None, "{topic}");
+    }
+    for topic in ["CACHE_INVALIDATE", "CACHE_INVALIDATE_AUTH", "CACHE_INVALIDATE_AUTH_", "CACHE_INVALIDATE_SOME_asha"] {
+        assert_eq!(parse(topic), None, "{topic}");
+    }
 }
 
 #[test]
@@ -72,6 +110,8 @@ fn names_come_back_as_they_were_or_are_not_given() {
             for mode in Mode::ALL {
                 if let Some(name) = name(exchange, symbol, mode) {
                     assert_eq!(parse(&name), tick(exchange, symbol, mode), "{name}");
+                    let named = format!("zerodha_{name}");
+                    assert_eq!(without_broker(&named, "Zerodha"), tick(exchange, symbol, mode), "{named}");
                     given += 1;
                 }
             }
@@ -85,4 +125,27 @@ fn names_come_back_as_they_were_or_are_not_given() {
     {
         assert_eq!(name(exchange, symbol, Mode::Ltp), None, "{exchange} {symbol}");
     }
+}
+
+#[test]
+fn whatever_a_broker_lists_has_topics() {
+    let mut rows = String::from("instrument_token,tradingsymbol,name,expiry,strike,instrument_type,segment,exchange\n");
+    for (at, exchange) in
+        ["NSE", "BSE", "NFO", "BFO", "CDS", "BCD", "MCX", "NCO", "NSEIX", "GLOBAL", "NCDEX"].into_iter().enumerate()
+    {
+        rows += &format!("{},A,,,,EQ,{exchange},{exchange}\n", 2 * at + 1);
+        rows += &format!("{},A_B,,,,EQ,INDICES,{exchange}\n", 2 * at + 2);
+    }
+    for list in [rows.as_str(), include_str!("data/kite_instruments.csv")] {
+        let listed = kite::Instruments::read(list.as_bytes()).unwrap();
+        for line in list.lines().skip(1) {
+            let token = line.split(',').next().and_then(|token| token.parse().ok()).unwrap();
+            let instrument = listed.of(Token(token)).unwrap();
+            for mode in Mode::ALL {
+                assert!(name(instrument.exchange(), instrument.symbol(), mode).is_some(), "{instrument}");
+            }
+        }
+    }
+    assert_eq!(name(delta::EXCHANGE, "BTCUSD", Mode::Ltp).as_deref(), Some("CRYPTO_BTCUSD_LTP"));
+    assert_eq!(name(delta::EXCHANGE, "SOL_INR", Mode::Ltp).as_deref(), Some("CRYPTO_SOL_INR_LTP"));
 }

@@ -1,6 +1,6 @@
 //! Garbage on the wire between a client and the simulated exchange, either way: an error, and nothing panics, hangs or grows.
 //!
-//! `CAROM_SEED=n` reruns a failure.
+//! `CAROM_SEED=n` reruns a failure, `CAROM_SCHEDULES=n` runs more.
 
 use carom::feed::{Adapter, Change, Instrument, Level, Mode, Tick};
 use carom_core::random::Random;
@@ -9,6 +9,7 @@ use carom_gateway::simulated::{Exchange, Options, Simulated, UpstreamError};
 use futures_util::{SinkExt, StreamExt};
 use std::future::Future;
 use std::time::Duration;
+use testkit::cases::{bytes, cases};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -18,28 +19,6 @@ use tokio_tungstenite::{WebSocketStream, accept_async, client_async};
 
 async fn soon<T>(happens: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(30), happens).await.expect("it hangs")
-}
-
-/// So many seeds, or the one that `CAROM_SEED` names.
-fn cases(count: u64) -> impl Iterator<Item = (Case, Random)> {
-    let one = std::env::var("CAROM_SEED").ok().map(|seed| seed.parse().expect("CAROM_SEED is a number"));
-    let seeds = one.map_or(0..count, |seed| seed..seed + 1);
-    seeds.map(|seed| (Case(seed), Random::new(seed)))
-}
-
-/// Says how to run the case again, if it fails.
-struct Case(u64);
-
-impl Drop for Case {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("rerun with CAROM_SEED={}", self.0);
-        }
-    }
-}
-
-fn bytes(random: &mut Random, most: usize) -> Vec<u8> {
-    (0..random.below(most)).map(|_| random.bits() as u8).collect()
 }
 
 /// Something right with a few bytes wrong.
@@ -219,7 +198,7 @@ async fn an_adapter_says_what_was_wrong() {
         (Message::binary(vec![1, 2, 3]), "a binary message"),
         (Message::text(r#"{"ticks":[{"key":1,"mode":9,"payload":{}}]}"#), "an unknown mode"),
         (Message::text(r#"{"ack":{"id":1,"refused":[]}}"#), "what was not asked"),
-        (Message::text("x".repeat(300_000)), "the connection to the exchange failed"),
+        (Message::text("x".repeat(300_000)), "the connection to the upstream failed"),
         (Message::Close(None), "closed the connection (1005)"),
     ];
     for (said, wrong) in cases {

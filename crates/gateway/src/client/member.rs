@@ -11,13 +11,12 @@ use crate::protocol::reply::{self, Answer, Holding};
 use crate::protocol::topic;
 use crate::protocol::{BadEntry, Code, Echo, Refusal};
 use crate::shared::{Scope, Shared, Supply};
-use crate::source::{Held, obstacle};
+use crate::source::Held;
 use carom::feed::SubscribeError;
 use carom_core::feed::interest::ClientId;
-use carom_core::feed::{Instrument, Level, Mode, Pending, Topic};
+use carom_core::feed::{Instrument, Level, Mode, Topic};
 use futures_util::future::join_all;
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
@@ -39,6 +38,10 @@ impl Member {
 
     pub(super) fn is(&self, identity: &Identity) -> bool {
         (&self.scope.broker, &self.scope.user) == (&identity.broker, &identity.user)
+    }
+
+    pub(super) fn seat(&self) -> ClientId {
+        self.client
     }
 
     pub(super) fn broker(&self) -> &str {
@@ -118,12 +121,6 @@ impl Member {
         });
         let asked: BTreeMap<Topic, Result<Held, String>> = join_all(under_way).await.into_iter().collect();
 
-        // Of what it has already; the same for all of it, and not to be asked for unless it is told.
-        let why = OnceCell::<Pending>::new();
-        let still_pending = |topic: &Topic| {
-            let pending = !supply.source.carries(topic);
-            pending.then(|| *why.get_or_init(|| obstacle(&supply.source.snapshot())))
-        };
         let answers: Vec<Answer<'_, Holding>> = entries
             .iter()
             .map(|entry| {
@@ -135,7 +132,8 @@ impl Member {
                 let pending = match asked.get(&topic) {
                     Some(Err(reason)) => return Answer::failed(instrument, Cow::Borrowed(reason.as_str())),
                     Some(Ok(held)) => held.pending(),
-                    None => still_pending(&topic),
+                    // It has it already.
+                    None => supply.source.pending(&topic),
                 };
                 Answer::served(instrument, Holding { level, pending })
             })

@@ -36,6 +36,7 @@ use std::time::Instant;
 use tokio::time::Sleep;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tracing::Instrument;
 
 /// How much is written at a time.
 const BATCH: usize = 16 << 10;
@@ -142,12 +143,16 @@ impl Client {
                 }
                 Event::Timer => {
                     if let Some(ending) = self.overdue(Instant::now()) {
+                        tracing::debug!(code = ending.code, reason = &*ending.reason, "a client is closed");
                         let _ = self.mailbox.end(ending.clone());
                         return self.cut(ending).await;
                     }
                     self.arm();
                 }
-                Event::End(ending) => return self.leave(ending).await,
+                Event::End(ending) => {
+                    tracing::debug!(code = ending.code, reason = &*ending.reason, "a client is closed");
+                    return self.leave(ending).await;
+                }
             }
         }
     }
@@ -208,7 +213,10 @@ impl Client {
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<(Session, Option<Ending>)> {
         match std::mem::replace(&mut self.turn, Turn::Nobody) {
             Turn::Client(session) => match self.begin() {
-                Some(message) => self.turn = Turn::Session(session.serve(message).boxed()),
+                Some(message) => {
+                    let span = tracing::debug_span!("request");
+                    self.turn = Turn::Session(session.serve(message).instrument(span).boxed());
+                }
                 None => {
                     self.turn = Turn::Client(session);
                     return Poll::Pending;
@@ -261,7 +269,7 @@ impl Client {
             return Some(AUTH_TIMEOUT);
         }
         if self.mailbox.slow_at().is_some_and(|at| at <= now) {
-            self.shared.counters.slow_closed.add(1);
+            self.shared.slow_closed();
             return Some(SLOW);
         }
         match self.pulse {
@@ -276,7 +284,7 @@ impl Client {
             Pulse::SilentUntil(until) if until <= now => {
                 let waiting = self.socket.get_ref().waiting();
                 if waiting > 0 && self.stuck.replace(waiting) == Some(waiting) {
-                    self.shared.counters.slow_closed.add(1);
+                    self.shared.slow_closed();
                     return Some(SLOW);
                 }
                 self.pulse = Pulse::SilentUntil(now + self.shared.options.ping_timeout);

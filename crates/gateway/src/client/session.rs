@@ -8,8 +8,7 @@ use crate::options::{Allowance, Limits};
 use crate::protocol::reply::{self, Answer, Wanted};
 use crate::protocol::{self, ApiKey, BadEntry, Code, Echo, Leave, Refusal, Request};
 use crate::roll::Entry;
-use crate::shared::Shared;
-use crate::source::is_connected;
+use crate::shared::{Shared, Supply};
 use bytes::Bytes;
 use carom_core::feed::{Instrument, Level};
 use std::sync::{Arc, PoisonError};
@@ -48,6 +47,7 @@ impl Session {
     pub(crate) async fn serve(mut self, message: Bytes) -> (Session, Option<Ending>) {
         let asked = protocol::parse(&message);
         drop(message);
+        tracing::debug!(understood = asked.is_ok(), "a request has come");
         let (needs, echo) = match &asked {
             Ok(request) => (request.needs_authentication(), request.echo().cloned()),
             Err(refusal) => (refusal.needs_authentication(), refusal.echo().cloned()),
@@ -78,6 +78,7 @@ impl Session {
         let Some(known) = self.shared.keys.find(key.reveal()) else {
             drop(key);
             self.shared.counters.wrong_keys.add(1);
+            self.shared.troubles.wrong_key(self.entry.address());
             let Failed { delay, close, .. } = {
                 let mut attempts = self.shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
                 attempts.failed(Instant::now(), self.entry.address())
@@ -96,7 +97,10 @@ impl Session {
         if !same {
             // What it had as somebody else is given back before it is somebody new.
             self.member = None;
-            self.member = Some(Member::new(&self.shared, &identity, &self.mailbox));
+            let member = Member::new(&self.shared, &identity, &self.mailbox);
+            self.entry.takes(member.seat());
+            tracing::debug!(broker = &*identity.broker, user = &*identity.user, "a client has said who it is");
+            self.member = Some(member);
         }
         self.tell(&reply::authenticated(&identity.broker, &identity.user));
         None
@@ -133,7 +137,7 @@ impl Session {
             }
             Request::BrokerInfo { echo } => {
                 let member = self.member()?;
-                let connected = member.supply().is_some_and(|supply| is_connected(&supply.source.snapshot()));
+                let connected = member.supply().is_some_and(Supply::is_connected);
                 reply::broker_info(member.broker(), connected, member.user(), echo.as_ref())
             }
             Request::Subscriptions { echo } => {

@@ -3,7 +3,9 @@
 use super::Secret;
 use super::group;
 use super::reading::{CredentialError, LONGEST, bounded, clean, room};
-use std::ffi::OsString;
+use std::env::{self, consts::EXE_SUFFIX};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,6 +16,20 @@ use zeroize::Zeroizing;
 /// For how long the output of one that has ended is read on. What it has printed is there already; what it has left running may
 /// hold the output open for ever.
 const AFTERWARDS: Duration = Duration::from_millis(100);
+
+/// Whether there is such a program: where its name says, or in `PATH` if it says no place.
+pub(super) fn is_there(program: &OsStr) -> bool {
+    let named = Path::new(program);
+    let is_file = |path: PathBuf| {
+        let mut whole = path.clone().into_os_string();
+        whole.push(EXE_SUFFIX);
+        path.is_file() || Path::new(&whole).is_file()
+    };
+    if named.components().count() > 1 {
+        return is_file(named.to_owned());
+    }
+    env::var_os("PATH").is_some_and(|paths| env::split_paths(&paths).any(|folder| is_file(folder.join(named))))
+}
 
 pub(super) async fn printed(argv: &[OsString], allowed: Duration) -> Result<Secret, CredentialError> {
     let Some((program, arguments)) = argv.split_first() else { return Err(CredentialError::NoProgram) };

@@ -139,6 +139,22 @@ impl Credential {
         }
     }
 
+    /// What is not there of where it is to be found, for people: a file, or a program. It may come later. Reads no credential and runs
+    /// nothing.
+    pub fn missing(&self) -> Option<String> {
+        match &self.source {
+            Source::Fixed(_) => None,
+            Source::File(path) => {
+                let trouble = path.metadata().err()?;
+                Some(format!("the file {}: {trouble}", path.display()))
+            }
+            Source::Command(argv) => {
+                let program = argv.first().filter(|program| !command::is_there(program))?;
+                Some(format!("the program {}: it is not found", program.display()))
+            }
+        }
+    }
+
     /// Looks again for one that the upstream has not refused; `once_more` makes do with the one that it has.
     async fn look(&self, once_more: bool) -> Result<Look, CredentialError> {
         match self.source {
@@ -155,6 +171,12 @@ impl Credential {
         // It counts as another one, so that a command is not run again by the connections that present it.
         held.generation += 1;
         Ok(Look::OnceMore)
+    }
+
+    /// Whether the upstream has refused the latest.
+    fn is_refused(&self) -> bool {
+        let held = self.found.lock();
+        held.generation > 0 && held.generation <= held.refused
     }
 
     /// Runs the command in a task of its own, one at a time: it may log in, and is not run by three connections at once.

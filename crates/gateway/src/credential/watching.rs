@@ -2,6 +2,7 @@
 
 use super::{Credential, CredentialError, Look, Source};
 use carom::feed::{Adapter, Feed, State};
+use std::borrow::Cow;
 use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ const REMINDER: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 #[must_use = "nobody watches when it is dropped"]
 pub struct Watcher {
+    credential: Credential,
     resume: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -24,15 +26,37 @@ pub struct Watcher {
 impl Credential {
     /// Whenever the upstream has refused this credential, looks for another one, a file's every second, a command's at once
     /// and then every minute, and lets the feed go on when there is one. A file that was written anew is another one; one that
-    /// stays the same is presented once more every [`retry_interval`](Credential::retry_interval). The watcher holds a handle
-    /// to the feed; it ends by itself when the feed is closed.
+    /// stays the same is presented once more every [`retry_interval`](Credential::retry_interval). A feed may go on without one,
+    /// served by another gateway: a file is looked at meanwhile, and when there is another one the feed is told. The watcher
+    /// holds a handle to the feed; it ends by itself when the feed is closed.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn watch<A: Adapter>(&self, feed: &Feed<A>) -> Watcher {
         let resume = Arc::new(Notify::new());
         let task = tokio::spawn(follow(self.clone(), feed.clone(), Arc::clone(&resume)));
-        Watcher { resume, task }
+        Watcher { credential: self.clone(), resume, task }
+    }
+
+    /// What another one will come from.
+    fn awaited(&self) -> Cow<'static, str> {
+        match &self.source {
+            Source::Fixed(_) => Cow::Borrowed("somebody who says that it is to be tried again: it is a fixed one"),
+            Source::File(path) => Cow::Owned(format!("the file {}", path.display())),
+            // Arguments may be secret themselves.
+            Source::Command(argv) => {
+                let program = argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
+                Cow::Owned(format!("the command {program}"))
+            }
+        }
+    }
+
+    /// From one look to the next while the feed does not need another one now. A command is not run for that: it may log in.
+    fn idle_interval(&self) -> Option<Duration> {
+        match self.source {
+            Source::Fixed(_) | Source::Command(_) => None,
+            Source::File(_) => self.interval().filter(|_| self.is_refused()),
+        }
     }
 
     /// From one look to the next; a fixed one cannot change.
@@ -46,8 +70,14 @@ impl Credential {
 }
 
 impl Watcher {
+    /// Whether the upstream has refused the latest credential, also where the feed goes on without.
+    pub fn awaits_another(&self) -> bool {
+        self.credential.is_refused()
+    }
+
     /// Somebody says that the upstream is to be tried again, now: a feed that was refused goes on with whatever is found, be
-    /// it the credential that was refused, or a fixed one. It does nothing to other feeds, and does not wait.
+    /// it the credential that was refused, or a fixed one; and one that goes on without is told. It does nothing to feeds whose
+    /// credential was not refused, and does not wait.
     pub fn resume(&self) {
         self.resume.notify_one();
     }
@@ -58,20 +88,30 @@ async fn follow<A: Adapter>(credential: Credential, feed: Feed<A>, resume: Arc<N
     let mut states = feed.states();
     let mut complaints = Complaints::default();
     let (mut due, mut once_more_at) = (Instant::now(), Instant::now());
+    let mut before = State::Running;
     loop {
         let told = *states.borrow_and_update();
+        if (std::mem::replace(&mut before, told), told) == (State::Running, State::Refused) {
+            tracing::warn!(feed = feed.name(), awaited = %credential.awaited(), "another credential is waited for");
+        }
         match told {
             State::Stopped => return,
             State::Running | State::Stopping => {
-                tokio::select! {
+                let once_more = tokio::select! {
                     biased;
-                    changed = states.changed() => {
-                        if changed.is_err() {
-                            return;
-                        }
-                    }
+                    changed = states.changed() => match changed {
+                        Ok(()) => None,
+                        Err(_) => return,
+                    },
                     // Said too early, it is not to be remembered.
-                    () = resume.notified() => {}
+                    () = resume.notified() => credential.is_refused().then_some(true),
+                    () = at(credential.idle_interval().map(|interval| Instant::now() + interval)) => Some(false),
+                };
+                if let Some(once_more) = once_more
+                    && let found @ Ok(Look::Another | Look::OnceMore) = credential.look(once_more).await
+                {
+                    tell(feed.name(), found, &mut complaints);
+                    feed.resume();
                 }
                 once_more_at = Instant::now() + credential.retry_interval;
             }
@@ -89,7 +129,7 @@ async fn follow<A: Adapter>(credential: Credential, feed: Feed<A>, resume: Arc<N
                 let found = credential.look(once_more).await;
                 let goes_on = matches!(found, Ok(Look::Another | Look::OnceMore));
                 tell(feed.name(), found, &mut complaints);
-                if goes_on && feed.state() == State::Refused {
+                if goes_on {
                     feed.resume();
                 }
                 // An upstream that refuses every credential is asked this often and not more.

@@ -1,6 +1,6 @@
 //! The instruments of a scope: what they last said, and when their prices may be told again.
 
-use super::words::{KEPT, Words};
+use super::words::{KEPT, Serves, Spelling, Words};
 use crate::mailbox::Kind;
 use bytes::Bytes;
 use carom_core::feed::interest::ClientId;
@@ -100,18 +100,26 @@ impl Known {
         Some(number)
     }
 
-    /// An instrument that is known said something.
-    pub(super) fn heard(&mut self, now: Instant, number: Number, mode: Mode, payload: Bytes) {
+    /// An instrument that is known said something. Whom that serves; none if it was said already, under the other name.
+    pub(super) fn heard(
+        &mut self,
+        now: Instant,
+        number: Number,
+        mode: Mode,
+        spelling: Spelling,
+        payload: &[u8],
+    ) -> Option<Serves> {
         self.ticks += 1;
         let count = self.ticks;
-        self.entry(number).words.hear(now, mode, count, payload);
+        let words = &mut self.entry(number).words;
+        (!words.repeats(now, mode, spelling, payload)).then(|| words.hear(now, mode, spelling, count, payload))
     }
 
     /// The latest tick that has so much of the instrument, if it is worth telling.
     pub(super) fn latest(&self, now: Instant, topic: &Topic) -> Option<Latest> {
         let number = self.number(&topic.instrument)?;
         let (count, payload) = self.entries[number.0 as usize].words.latest(now, topic.level)?;
-        Some(Latest { number, count, payload: payload.clone() })
+        Some(Latest { number, count, payload: Bytes::copy_from_slice(payload) })
     }
 
     /// Whether nothing that contains this mode was said since.
@@ -254,7 +262,7 @@ mod tests {
     fn what_nobody_wants_is_forgotten_after_a_while_and_its_number_used_again() {
         let (mut known, start) = (Known::default(), Instant::now());
         let number = wanted(&mut known, start, &sbin());
-        known.heard(start, number, Mode::Ltp, "1".into());
+        known.heard(start, number, Mode::Ltp, Spelling::Plain, b"1");
         known.sweep(start + KEPT);
         assert!(known.latest(start + KEPT, &sbin()).is_some(), "somebody wants it");
         known.want(start + KEPT, &sbin().instrument, None);
@@ -274,7 +282,7 @@ mod tests {
         let (mut known, start) = (Known::default(), Instant::now());
         let number = known.expect(start, &sbin());
         known.sweep(start + KEPT * 2);
-        known.heard(start + KEPT * 2, number, Mode::Ltp, "1".into());
+        known.heard(start + KEPT * 2, number, Mode::Ltp, Spelling::Plain, b"1");
         assert_eq!(known.latest(start + KEPT * 2, &sbin()), Some(Latest { number, count: 1, payload: "1".into() }));
         known.settled(number);
         known.sweep(start + KEPT * 4);

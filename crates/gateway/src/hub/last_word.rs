@@ -70,12 +70,12 @@ impl State {
 
     /// Tells a client what was last said, where nothing was said since: that it was told as it came.
     pub(super) fn tell(&mut self, now: Instant, client: ClientId, told: Vec<Told>, wakers: &mut Vec<Waker>) {
-        let State { interest, scopes, seats, .. } = self;
+        let State { interest, scopes, seats, figures } = self;
         let Some(scope) = interest.scope_of(client).and_then(|id| scopes.get_mut(&id)) else { return };
         let Some(Some(mailbox)) = seats.get(client.index()) else { return };
         for Told { latest, mode, text } in told {
             if scope.known.is_latest(&latest, mode) {
-                wakers.extend(mailbox.tick(now, latest.number.kind(mode), text));
+                wakers.extend(figures.ticked(mailbox.tick(now, latest.number.kind(mode), text)));
                 if mode == Mode::Ltp {
                     scope.known.told(latest.number, client);
                 }

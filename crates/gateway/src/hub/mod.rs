@@ -6,22 +6,24 @@
 mod expected;
 mod known;
 mod last_word;
+mod senseless;
 mod state;
 mod superseded;
 mod words;
 
-pub(crate) use state::Figures;
+pub(crate) use senseless::Senseless;
+pub(crate) use state::{Figures, Heard};
 pub(crate) use superseded::drop_superseded;
 
+use crate::bus::Message;
 use crate::mailbox::Mailbox;
 use crate::protocol::topic::{self, BusTopic};
 use bytes::Bytes;
-use carom::feed::bus::Message;
 use carom_core::feed::interest::{ClientId, ScopeId};
 use carom_core::feed::{Instrument, Mode, Topic};
 use known::Known;
 use last_word::{LastWord, Told};
-use state::{Scope, State};
+use state::{Said, Scope, State};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -47,6 +49,8 @@ pub(crate) struct Carried {
     pub(crate) wakers: Vec<Waker>,
     /// Whether the credential is another one now.
     pub(crate) invalidated: bool,
+    /// Messages that made no sense, by their topics.
+    pub(crate) senseless: Vec<(Senseless, Arc<str>)>,
 }
 
 impl Hub {
@@ -63,6 +67,7 @@ impl Hub {
             user: Arc::clone(user),
             known: Known::default(),
             orders: BTreeSet::new(),
+            heard: Heard::default(),
         });
         id
     }
@@ -88,16 +93,17 @@ impl Hub {
         if let Some(scope) = state.scopes.get_mut(&id) {
             scope.orders.remove(&client);
         }
-        let Some(mailbox) = mailbox else { return left };
-        let (conflated, lost) = mailbox.take_figures();
-        state.figures.conflated += conflated;
-        state.figures.lost += lost;
         left
     }
 
     /// Whether a client has exactly this.
     pub(crate) fn has(&self, client: ClientId, topic: &Topic) -> bool {
         self.lock().interest.depth_of(client, &topic.instrument, topic.mode()) == Some(topic.level.depth)
+    }
+
+    /// How many subscriptions a client has.
+    pub(crate) fn count_of(&self, client: ClientId) -> usize {
+        self.lock().interest.count_of(client)
     }
 
     /// How many subscriptions a client would have with these, which are not too many.
@@ -190,32 +196,42 @@ impl Hub {
         wanted
     }
 
-    /// So many ticks gave their place to newer ones before they came here.
-    pub(crate) fn superseded(&self, count: u64) {
-        self.lock().figures.conflated += count;
+    /// So many ticks of this scope came, and gave their place to newer ones before anybody looked at them.
+    pub(crate) fn superseded(&self, scope: ScopeId, count: u64) {
+        let mut state = self.lock();
+        state.figures.ticks += count;
+        state.figures.conflated += count;
+        if let Some(scope) = state.scopes.get_mut(&scope) {
+            scope.heard.ticks += count;
+        }
+    }
+
+    /// What came over the bus of a scope.
+    pub(crate) fn heard(&self, scope: ScopeId) -> Heard {
+        self.lock().scopes.get(&scope).map_or_else(Heard::default, |scope| scope.heard)
     }
 
     /// Messages of a scope's bus, in their order. Empties `messages`.
     pub(crate) fn carry(&self, now: Instant, scope: ScopeId, messages: &mut Vec<Message>) -> Carried {
         let mut carried = Carried::default();
         for message in messages.drain(..) {
-            match topic::parse(&message.topic) {
+            let made_sense = match topic::parse(&message.topic) {
                 Some(BusTopic::Tick { exchange, symbol, mode }) => {
                     let instrument = Instrument::new(exchange, symbol);
-                    self.lock().tick(
-                        now,
-                        self.throttle,
-                        scope,
-                        &instrument,
-                        mode,
-                        message.payload,
-                        &mut carried.wakers,
-                    );
+                    let said = Said { topic: &message.topic, instrument, mode, payload: message.payload };
+                    self.lock().tick(now, self.throttle, scope, said, &mut carried.wakers)
                 }
-                Some(BusTopic::Orders) => self.lock().order(now, scope, message.payload, &mut carried.wakers),
-                Some(BusTopic::CacheInvalidate) => carried.invalidated = true,
-                Some(BusTopic::Ignored) => {}
-                None => self.lock().figures.malformed += 1,
+                Some(BusTopic::Orders) => self.lock().order(now, scope, &message.payload, &mut carried.wakers),
+                Some(BusTopic::CacheInvalidate { user }) => {
+                    let invalidated = self.lock().invalidated(scope, user, &message.payload);
+                    invalidated.map(|invalidated| carried.invalidated |= invalidated)
+                }
+                Some(BusTopic::Ignored) => Ok(()),
+                None => Err(Senseless::Topic),
+            };
+            if let Err(why) = made_sense {
+                self.malformed();
+                carried.senseless.push((why, message.topic));
             }
         }
         let mut state = self.lock();
@@ -244,18 +260,11 @@ impl Hub {
         self.lock().figures.malformed += 1;
     }
 
-    /// What was counted.
+    /// What was counted; no mailbox is looked into for it.
     pub(crate) fn figures(&self) -> Figures {
         let state = self.lock();
-        let mut figures = state.figures;
-        figures.authenticated = state.interest.clients();
-        figures.subscriptions = state.interest.subscriptions();
-        for mailbox in state.seats.iter().flatten() {
-            let (conflated, lost) = mailbox.figures();
-            figures.conflated += conflated;
-            figures.lost += lost;
-        }
-        figures
+        let (authenticated, subscriptions) = (state.interest.clients(), state.interest.subscriptions());
+        Figures { authenticated, subscriptions, ..state.figures }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,31 +1,40 @@
 //! Of several ticks with one name that wait together, only the last is worth anything.
 
+use crate::bus::Message;
+use crate::protocol::market::Market;
 use crate::protocol::topic::{self, BusTopic};
-use carom::feed::bus::Message;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 
-/// Leaves of several ticks with one name only the last. How many are gone.
+/// Leaves of several ticks with one name only the last that makes sense. How many are gone.
 ///
-/// The others stay in their order: a price that is newer than an order book must not be told before it.
+/// The others stay in their order: a price that is newer than an order book must not be told before it. Of ticks whose name comes
+/// once the payload is not looked at.
 pub(crate) fn drop_superseded(messages: &mut Vec<Message>) -> u64 {
     if messages.len() < 2 {
         return 0;
     }
     let before = messages.len();
-    let mut last = HashMap::with_capacity(before);
-    for (at, message) in messages.iter().enumerate() {
-        last.insert(Arc::clone(&message.topic), at);
+    let mut counts: HashMap<&str, usize> = HashMap::with_capacity(before);
+    for message in messages.iter() {
+        *counts.entry(&message.topic).or_default() += 1;
     }
-    if last.len() == before {
+    if counts.len() == before {
         return 0;
     }
-    let mut at = 0;
-    messages.retain(|message| {
-        let keep = last.get(&message.topic) == Some(&at) || !is_tick(&message.topic);
-        at += 1;
-        keep
-    });
+    let mut newer = HashSet::new();
+    let mut kept = vec![true; before];
+    for (message, keep) in messages.iter().zip(&mut kept).rev() {
+        let name = &*message.topic;
+        if counts[name] == 1 || !is_tick(name) {
+            continue;
+        }
+        *keep = !newer.contains(name);
+        if *keep && Market::read(&message.payload).is_ok_and(|market| market.has_price()) {
+            newer.insert(name);
+        }
+    }
+    let mut kept = kept.into_iter();
+    messages.retain(|_| kept.next().unwrap_or(true));
     (before - messages.len()) as u64
 }
 
@@ -49,6 +58,21 @@ mod tests {
         assert_eq!(waiting, messages(&[("NSE_A_LTP", "2"), ("NSE_A_DEPTH", "3"), ("NSE_B_LTP", "4")]));
         assert_eq!(drop_superseded(&mut waiting), 0);
         assert_eq!(waiting.len(), 3);
+    }
+
+    #[test]
+    fn what_makes_no_sense_takes_nobodys_place() {
+        let mut waiting = messages(&[("NSE_A_LTP", "1"), ("NSE_A_LTP", "2"), ("NSE_A_LTP", "{"), ("NSE_A_LTP", "}")]);
+        assert_eq!(drop_superseded(&mut waiting), 1);
+        assert_eq!(waiting, messages(&[("NSE_A_LTP", "2"), ("NSE_A_LTP", "{"), ("NSE_A_LTP", "}")]));
+    }
+
+    #[test]
+    fn what_has_no_price_takes_nobodys_place() {
+        let named = [("NSE_A_LTP", r#"{"ltp":1}"#), ("NSE_A_LTP", r#"{"ltp":NaN}"#), ("NSE_A_LTP", "{}")];
+        let mut waiting = messages(&named);
+        assert_eq!(drop_superseded(&mut waiting), 0);
+        assert_eq!(waiting, messages(&named));
     }
 
     #[test]

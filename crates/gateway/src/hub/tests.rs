@@ -235,3 +235,163 @@ fn nothing_of_what_was_given_up_stays_in_the_mailbox() {
     stage.hub.disconnect(stage.now, other.client);
     assert_eq!(stage.read(&other), [], "it may be somebody else by now");
 }
+
+#[test]
+fn what_gives_way_is_counted_once_and_nobodys_mailbox_is_looked_into_for_it() {
+    let stage = Stage::new(None);
+    let topic = Topic::new("NSE", "SBIN", Mode::Ltp);
+    let readers = [stage.reader_of(&topic), stage.reader_of(&topic)];
+    (1..=3).for_each(|price| stage.tick("SBIN", Mode::Ltp, price));
+    std::thread::scope(|scope| {
+        let held = readers[0].mailbox.hold();
+        let (says, said) = std::sync::mpsc::channel();
+        scope.spawn(|| {
+            let says = says;
+            says.send(stage.hub.figures().conflated)
+        });
+        let counted = said.recv_timeout(Duration::from_secs(30));
+        drop(held);
+        assert_eq!(counted, Ok(4));
+    });
+    stage.hub.disconnect(stage.now, readers[0].client);
+    assert_eq!((stage.hub.figures().conflated, stage.hub.figures().authenticated), (4, 1));
+}
+
+#[test]
+fn what_gave_way_before_anybody_looked_at_it_has_come_too() {
+    let stage = Stage::new(None);
+    let reader = stage.reader_of(&Topic::new("NSE", "SBIN", Mode::Ltp));
+    let tick = |price: &'static str| Message { topic: "NSE_SBIN_LTP".into(), payload: price.into() };
+    let mut batch = vec![tick("1"), tick("2"), tick("3")];
+    stage.hub.superseded(stage.scope, drop_superseded(&mut batch));
+    stage.hub.carry(stage.now, stage.scope, &mut batch);
+    let figures = stage.hub.figures();
+    assert_eq!((figures.ticks, figures.conflated, reader.mailbox.backlog().1), (3, 2, 0));
+}
+
+#[test]
+fn credentials_are_those_of_the_user_that_the_topic_names_and_the_payload_does_not_deny() {
+    let stage = Stage::new(None);
+    let mut malformed = 0;
+    for (user, payload, expected) in [
+        ("asha", r#"{"action":"invalidate","user_id":"asha","cache_type":"AUTH"}"#, Some(true)),
+        ("asha", "{}", Some(true)),
+        ("asha", r#"{"at":NaN}"#, Some(true)),
+        ("ravi", r#"{"action":"invalidate","user_id":"ravi","cache_type":"AUTH"}"#, Some(false)),
+        ("ravi", "{}", Some(false)),
+        ("asha", r#"{"user_id":"ravi"}"#, None),
+        ("ravi", r#"{"user_id":"asha"}"#, None),
+        ("asha", r#"["asha"]"#, None),
+        ("asha", "nonsense", None),
+    ] {
+        let message = Message { topic: format!("CACHE_INVALIDATE_ALL_{user}").into(), payload: payload.into() };
+        let carried = stage.hub.carry(stage.now, stage.scope, &mut vec![message]);
+        malformed += u64::from(expected.is_none());
+        let figures = stage.hub.figures();
+        assert_eq!((carried.invalidated, figures.malformed), (expected == Some(true), malformed), "{user} {payload}");
+    }
+}
+
+#[test]
+fn messages_that_make_no_sense_cost_those_around_them_nothing() {
+    let stage = Stage::new(None);
+    let reader = stage.reader_of(&sbin(Mode::Quote));
+    let message = |topic: &str, payload: &'static str| Message { topic: topic.into(), payload: payload.into() };
+    let mut batch = vec![
+        message("NSE_SBIN_QUOTE", "1"),
+        message("", "{}"),
+        message("NSE_SBIN_2", "{}"),
+        message("CACHE_INVALIDATE_asha", "{}"),
+        message("NSE_SBIN_DEPTH", "{"),
+        message("NSE_SBIN_LTP", "2"),
+        message("A_asha_positions", "\u{0}"),
+        message("NSE_SBIN_DEPTH", "3"),
+    ];
+    let carried = stage.hub.carry(stage.now, stage.scope, &mut batch);
+    let senseless: Vec<_> = carried.senseless.iter().map(|(why, topic)| (*why, &**topic)).collect();
+    let expected = [
+        (Senseless::Topic, ""),
+        (Senseless::Topic, "NSE_SBIN_2"),
+        (Senseless::Topic, "CACHE_INVALIDATE_asha"),
+        (Senseless::Tick, "NSE_SBIN_DEPTH"),
+    ];
+    assert_eq!(senseless, expected);
+    assert_eq!(stage.read(&reader), [(2, 3, false)], "in the place of the first");
+    let figures = stage.hub.figures();
+    assert_eq!((figures.malformed, figures.conflated, figures.lost), (4, 1, 0));
+}
+
+#[test]
+fn what_has_no_price_is_no_tick_and_the_last_that_has_one_stays() {
+    let stage = Stage::new(None);
+    let reader = stage.reader_of(&sbin(Mode::Ltp));
+    stage.tick("SBIN", Mode::Quote, 7);
+    assert_eq!(stage.read(&reader), [(1, 7, false)]);
+    for payload in [r#"{"ltp":NaN}"#, r#"{"open":1}"#, r#"{"ltp":"abc"}"#, "{}", "[1]", "null"] {
+        let message = Message { topic: "NSE_SBIN_QUOTE".into(), payload: payload.into() };
+        let carried = stage.hub.carry(stage.now, stage.scope, &mut vec![message]);
+        assert_eq!(carried.senseless, [(Senseless::NoPrice, "NSE_SBIN_QUOTE".into())], "{payload}");
+    }
+    assert_eq!(stage.read(&reader), []);
+    let late = stage.reader_of(&sbin(Mode::Ltp));
+    assert_eq!(stage.read(&late), [(1, 7, true)]);
+}
+
+#[test]
+fn the_brokers_name_in_front_of_a_topic_is_taken_off() {
+    let stage = Stage::new(None);
+    let (reader, nifty) = (stage.reader_of(&sbin(Mode::Ltp)), Topic::new("NSE_INDEX", "NIFTY", Mode::Ltp));
+    stage.join(&reader, &nifty);
+    let say = |topic: &str, price: u64| {
+        let message = Message { topic: topic.into(), payload: price.to_string().into() };
+        let carried = stage.hub.carry(stage.now, stage.scope, &mut vec![message]);
+        assert_eq!(carried.senseless, []);
+        stage.read(&reader)
+    };
+    assert_eq!(say("scripted_NSE_SBIN_LTP", 1), [(1, 1, false)]);
+    assert_eq!(say("SCRIPTED_NSE_INDEX_NIFTY_QUOTE", 2), [(1, 2, false)]);
+    assert_eq!(say("another_NSE_SBIN_LTP", 3), [], "it is not this one's");
+    assert_eq!(say("NSE_SBIN_LTP", 4), [(1, 4, false)]);
+    assert_eq!(say("scripted_NSE_SBIN_LTP", 4), [], "it was said already");
+    assert_eq!(say("scripted_NSE_SBIN_LTP", 5), [(1, 5, false)]);
+    assert_eq!(say("NSE_SBIN_LTP", 5), []);
+    // Whoever wants it as it is written gets it.
+    stage.join(&reader, &Topic::new("scripted", "NSE_SBIN", Mode::Ltp));
+    assert_eq!(say("scripted_NSE_SBIN_LTP", 6), [(1, 6, false)]);
+    assert_eq!(say("NSE_SBIN_LTP", 6), [(1, 6, false)]);
+}
+
+#[test]
+fn what_came_over_a_bus_is_known_and_when() {
+    let mut stage = Stage::new(None);
+    let _reader = stage.reader_of(&sbin(Mode::Ltp));
+    let heard = |stage: &Stage| (stage.hub.heard(stage.scope).ticks, stage.hub.heard(stage.scope).last);
+    assert_eq!(heard(&stage), (0, None));
+    let first = stage.now;
+    stage.tick("INFY", Mode::Ltp, 1);
+    assert_eq!(heard(&stage), (1, Some(first)), "whether anybody wants it or not");
+    stage.now += SECOND;
+    stage.tick("SBIN", Mode::Ltp, 2);
+    let second = stage.now;
+    stage.now += SECOND;
+    let senseless = Message { topic: "NSE_SBIN_LTP".into(), payload: "{}".into() };
+    stage.hub.carry(stage.now, stage.scope, &mut vec![senseless]);
+    stage.hub.superseded(stage.scope, 4);
+    assert_eq!(heard(&stage), (7, Some(second)));
+}
+
+#[test]
+fn why_an_order_goes_to_nobody_is_known() {
+    let stage = Stage::new(None);
+    for (payload, expected) in [
+        (r#"{"user_id":"asha"}"#, None),
+        ("nonsense", Some(Senseless::Order)),
+        (r#"["asha"]"#, Some(Senseless::Order)),
+        ("{}", Some(Senseless::NobodysOrder)),
+        (r#"{"user_id":"ravi"}"#, Some(Senseless::StrangeOrder)),
+    ] {
+        let message = Message { topic: "ANALYZE_asha_orders".into(), payload: payload.into() };
+        let carried = stage.hub.carry(stage.now, stage.scope, &mut vec![message]);
+        assert_eq!(carried.senseless.first().map(|(why, _)| *why), expected, "{payload}");
+    }
+}

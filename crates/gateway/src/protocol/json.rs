@@ -80,7 +80,7 @@ impl Object {
 }
 
 /// Writes a string at the end of this text.
-pub(super) fn quote(out: &mut String, text: &str) {
+pub(crate) fn quote(out: &mut String, text: &str) {
     if text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
         out.push_str(&serde_json::Value::from(text).to_string());
     } else {

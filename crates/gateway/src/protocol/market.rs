@@ -62,6 +62,19 @@ impl<'a> Market<'a> {
         }
     }
 
+    /// Whether it says what the last price is, as everything does that is worth telling; a number by itself is that.
+    pub fn has_price(&self) -> bool {
+        match &self.found {
+            Some(found) => found.price,
+            None => is_number(&self.text),
+        }
+    }
+
+    /// It as JSON, which it may not have been.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The message for those who have the instrument at this mode. A snapshot is the last known tick, sent on subscribing.
     pub fn message(&self, instrument: &Instrument, mode: Mode, broker: &str, snapshot: bool) -> String {
         const AROUND: usize = 120;
@@ -136,6 +149,8 @@ const PAIRS: [[Field; 2]; 2] =
 struct Found {
     /// Nothing at all.
     bare: bool,
+    /// Whether there is a last price that is a number.
+    price: bool,
     /// A bit for each field of a quote that is there.
     fields: u16,
     /// Where the values of [`PAIRS`] are.
@@ -195,6 +210,18 @@ impl Found {
     }
 }
 
+/// Whether this JSON is a number, or a text that some brokers write instead of one.
+fn is_number(json: &str) -> bool {
+    let text = json.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let is_finite = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    match text {
+        Some(text) => is_finite(text),
+        // Without an exponent it would take hundreds of digits to be infinite.
+        None if json.contains(['e', 'E']) || json.len() > 300 => is_finite(json),
+        None => json.starts_with(|first: char| first == '-' || first.is_ascii_digit()),
+    }
+}
+
 /// What is in this JSON, if it is an object.
 fn look(text: &str) -> Result<Option<Found>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -225,6 +252,11 @@ impl<'de> Visitor<'de> for Look {
             found.bare = false;
             found.fields |= 1 << field as u16;
             let place = match field {
+                Field::Ltp => {
+                    // Of several, whoever reads it takes the last.
+                    found.price = is_number(map.next_value::<&RawValue>()?.get());
+                    continue;
+                }
                 Field::LastTradeQuantity => &mut found.pairs[0][0],
                 Field::LastQuantity => &mut found.pairs[0][1],
                 Field::AvgTradePrice => &mut found.pairs[1][0],

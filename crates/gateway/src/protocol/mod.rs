@@ -2,7 +2,7 @@
 //!
 //! Everything here is a function of its arguments: no sockets, no clock. [`parse`] makes a [`Request`] of a message, or a
 //! [`Refusal`] that says what is wrong with it; [`reply`] has one function for each thing a client is told; [`market`] makes
-//! messages of ticks; [`topic`] reads the names that ticks have on a bus.
+//! messages of ticks; [`topic`] reads the names that ticks have on a bus, and [`frames`] what ZeroMQ carries them in.
 //!
 //! ```
 //! use carom_gateway::protocol::{self, Request, reply};
@@ -17,7 +17,8 @@
 
 mod entries;
 mod fields;
-mod json;
+pub mod frames;
+pub(crate) mod json;
 pub mod market;
 mod parse;
 mod refusal;

@@ -3,7 +3,8 @@
 use super::floor::Number;
 use super::market::SymbolId;
 use super::wire::{Answer, EXPIRED, RefusedAt, Request};
-use super::world::{Admitted, Frame, Order, World, now};
+use super::world::{Admitted, Frame, Order, World};
+use crate::upstream::now;
 use futures_util::{SinkExt, StreamExt};
 use std::collections::VecDeque;
 use std::future::pending;

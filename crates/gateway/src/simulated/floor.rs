@@ -26,6 +26,8 @@ pub(super) struct Carrier {
     pub(super) connection: Number,
     pub(super) key: u32,
     pub(super) level: Level,
+    /// Whether it was told anything of the symbol since it carries it, at this level.
+    pub(super) is_told: bool,
 }
 
 /// The connection carries as much as it may.
@@ -95,8 +97,8 @@ impl Floor {
         symbol
     }
 
-    pub(super) fn carriers(&self, symbol: SymbolId) -> &[Carrier] {
-        &self.carriers[symbol as usize]
+    pub(super) fn carriers(&mut self, symbol: SymbolId) -> &mut [Carrier] {
+        &mut self.carriers[symbol as usize]
     }
 
     /// How many symbols each connection carries.
@@ -131,7 +133,7 @@ mod tests {
     use carom::feed::Mode;
 
     fn carrier(connection: Number) -> Carrier {
-        Carrier { connection, key: 1, level: Level { mode: Mode::Ltp, depth: 5 } }
+        Carrier { connection, key: 1, level: Level { mode: Mode::Ltp, depth: 5 }, is_told: false }
     }
 
     #[test]

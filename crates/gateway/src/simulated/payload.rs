@@ -1,12 +1,14 @@
 //! Payloads: how a symbol stands, as JSON with OpenAlgo's field names.
-//!
-//! They are written straight into a buffer, since there may be a hundred thousand a second.
 
 use super::walk::{TICK, Walk};
+use crate::upstream::digits::{decimal, decimal_field, field, number};
 use carom::feed::{Instrument, Level, Mode};
 
 /// Levels of the order book that are shown: the least of these that is enough, or the most there is.
 const DEPTHS: [u16; 3] = [5, 20, 50];
+
+/// Digits behind the point: prices are in paise.
+const PAISE: u8 = 2;
 
 /// Appends what is known of a symbol at this level, as of `now`, which is in milliseconds since 1970.
 pub(super) fn write(to: &mut String, instrument: &Instrument, walk: &Walk, level: Level, now: u64) {
@@ -69,7 +71,7 @@ fn book(to: &mut String, walk: &Walk, asked: u16) {
             let bits = chance.bits();
             paise += direction * (1 + (bits & 1) as i64);
             to.push_str(if level == 0 { "{\"price\":" } else { ",{\"price\":" });
-            price(to, paise);
+            decimal(to, paise, PAISE);
             field(to, "quantity", 1 + ((bits >> 8) & 0xfff) as i64);
             field(to, "orders", 1 + ((bits >> 24) & 0x1f) as i64);
             to.push('}');
@@ -79,75 +81,6 @@ fn book(to: &mut String, walk: &Walk, asked: u16) {
     to.push('}');
 }
 
-fn field(to: &mut String, name: &str, value: i64) {
-    key(to, name);
-    number(to, value);
-}
-
 fn price_field(to: &mut String, name: &str, paise: i64) {
-    key(to, name);
-    price(to, paise);
-}
-
-fn key(to: &mut String, name: &str) {
-    to.push_str(",\"");
-    to.push_str(name);
-    to.push_str("\":");
-}
-
-/// Paise as rupees.
-fn price(to: &mut String, paise: i64) {
-    if paise < 0 {
-        to.push('-');
-    }
-    let paise = paise.unsigned_abs();
-    digits(to, paise / 100);
-    to.push('.');
-    to.push(char::from(b'0' + (paise / 10 % 10) as u8));
-    to.push(char::from(b'0' + (paise % 10) as u8));
-}
-
-fn number(to: &mut String, value: i64) {
-    if value < 0 {
-        to.push('-');
-    }
-    digits(to, value.unsigned_abs());
-}
-
-/// Cheaper than formatting: there are 30 numbers in a quote.
-pub(super) fn digits(to: &mut String, mut value: u64) {
-    let mut buffer = [b'0'; 20];
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    for &digit in &buffer[at..] {
-        to.push(char::from(digit));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_written_as_they_are() {
-        let mut text = String::new();
-        for value in [0, 7, 10, -12, i64::MAX, i64::MIN] {
-            text.push(' ');
-            number(&mut text, value);
-        }
-        assert_eq!(text, format!(" 0 7 10 -12 {} {}", i64::MAX, i64::MIN));
-        text.clear();
-        for paise in [0, 5, 95, 81_205, -45] {
-            text.push(' ');
-            price(&mut text, paise);
-        }
-        assert_eq!(text, " 0.00 0.05 0.95 812.05 -0.45");
-    }
+    decimal_field(to, name, paise, PAISE);
 }

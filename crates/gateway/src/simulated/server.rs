@@ -2,7 +2,8 @@
 
 use super::connection;
 use super::token::Token;
-use super::world::{Admitted, Line, Order, QUEUE, Shared, now};
+use super::world::{Admitted, Line, Order, QUEUE, Shared};
+use crate::upstream::now;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};

@@ -3,13 +3,13 @@
 use super::floor::{Carrier, Floor, Full, Number};
 use super::market::{Market, SymbolId};
 use super::options::Options;
-use super::payload::digits;
 use super::token::Token;
 use super::wire::{FRAME, Named, RefusedAt, Wanted};
+use crate::upstream::digits::digits;
 use carom_core::random::Random;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
@@ -143,12 +143,13 @@ impl World {
         (refused, accepted)
     }
 
-    /// How these symbols stand, as far as the connection still carries them.
+    /// How these symbols stand, as far as the connection still carries them and was not told meanwhile.
     pub(super) fn first(&mut self, connection: Number, symbols: &[SymbolId], now: u64) -> Vec<Frame> {
         let mut ticks = Batch::default();
         for &symbol in symbols {
-            let carriers = self.floor.carriers(symbol);
-            if let Some(carrier) = carriers.iter().find(|carrier| carrier.connection == connection) {
+            let mut carriers = self.floor.carriers(symbol).iter_mut();
+            if let Some(carrier) = carriers.find(|carrier| carrier.connection == connection && !carrier.is_told) {
+                carrier.is_told = true;
                 ticks.add(&self.market, symbol, carrier, now);
             }
         }
@@ -160,7 +161,7 @@ impl World {
     fn carry(&mut self, connection: Number, wanted: &Wanted<'_>) -> Result<SymbolId, String> {
         let found = self.market.find(&wanted.exchange, &wanted.symbol).ok_or("unknown symbol")?;
         let level = wanted.level().ok_or("unknown mode")?;
-        let carrier = Carrier { connection, key: wanted.key, level };
+        let carrier = Carrier { connection, key: wanted.key, level, is_told: false };
         match self.floor.carry(found, carrier) {
             Ok(()) => Ok(found),
             Err(Full) => {
@@ -187,6 +188,7 @@ impl World {
             let Some(symbol) = self.floor.next() else { break };
             self.market.step(symbol);
             for carrier in self.floor.carriers(symbol) {
+                carrier.is_told = true;
                 batches.entry(carrier.connection).or_default().add(&self.market, symbol, carrier, now);
             }
         }
@@ -251,11 +253,6 @@ impl Batch {
     }
 }
 
-/// Milliseconds since 1970.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
 /// A place that a connection has on the floor, for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Admitted {
@@ -269,5 +266,26 @@ impl Drop for Admitted {
             world.lines.remove(&self.number);
             world.floor.leave(self.number);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_symbol_stands_is_told_once() {
+        let shared = Shared::new(Options::default());
+        let mut world = shared.lock();
+        world.floor.enter(1);
+        let wanted = |mode| [Wanted { key: 7, exchange: "NSE".into(), symbol: "SBIN".into(), mode, depth: 5 }];
+        let mut first = |mode, trades| {
+            let (_, accepted) = world.subscribe(1, &wanted(mode));
+            world.trade(trades, 0);
+            world.first(1, &accepted, 0).len()
+        };
+        assert_eq!(first(1, 0), 1);
+        assert_eq!(first(2, 0), 1, "at another level there is more to tell");
+        assert_eq!(first(2, 1), 0, "it ticked before it was answered");
     }
 }

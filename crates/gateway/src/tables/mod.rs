@@ -19,7 +19,8 @@
 mod nearest;
 mod value;
 
-pub use nearest::nearest;
+pub(crate) use nearest::distance;
+pub use nearest::{did_you_mean, nearest};
 pub use value::Value;
 
 use std::fmt;
@@ -77,6 +78,11 @@ impl Table {
         Ok(table(place, parsed.into_inner(), text))
     }
 
+    /// Whether a key is there, and was not taken.
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|(name, ..)| name == key)
+    }
+
     /// Takes the value of a key and makes something of it. `accepted` says what is, to whoever wrote something else.
     ///
     /// # Errors
@@ -103,7 +109,7 @@ impl Table {
         read: impl FnOnce(Value) -> Result<T, String>,
     ) -> Result<T, TableError> {
         let value = self.read(key, accepted, read)?;
-        value.ok_or_else(|| self.wrong(key, format_args!("is missing; accepted: {accepted}")))
+        value.ok_or_else(|| self.missing(key, accepted))
     }
 
     /// Takes the table `[key]`.
@@ -133,6 +139,15 @@ impl Table {
     /// That a key makes no sense.
     pub fn wrong(&self, key: &'static str, problem: impl fmt::Display) -> TableError {
         TableError { place: self.place(key), problem: problem.to_string() }
+    }
+
+    /// That a key is missing, which something that is there may have been meant to be.
+    pub fn missing(&self, key: &'static str, accepted: impl fmt::Display) -> TableError {
+        let near = |(name, line, _): &(String, usize, Value)| {
+            did_you_mean(name, [key]).map(|_| format!(", unless `{name}` in line {line} is meant to be it"))
+        };
+        let meant = self.entries.iter().find_map(near).unwrap_or_default();
+        self.wrong(key, format_args!("is missing{meant}; accepted: {accepted}"))
     }
 
     /// Nothing is left over.
@@ -243,6 +258,12 @@ user = 7
         );
         let missing = feeds[1].require("broker", "a text", Value::text).unwrap_err();
         assert_eq!((missing.place.line, &*missing.place.key), (10, "feed.broker"), "{missing}");
+        let missing = feeds[0].require("users", "a text", Value::text).unwrap_err().to_string();
+        assert_eq!(missing, "f.toml:7: feed.users: is missing; accepted: a text", "it was taken for what it is");
+        let mut typed = Table::parse("f.toml", "\ninstrument = 1").unwrap();
+        let missing = typed.require("instruments", "a file", Value::text).unwrap_err().to_string();
+        let problem = "is missing, unless `instrument` in line 2 is meant to be it; accepted: a file";
+        assert_eq!(missing, format!("f.toml:1: instruments: {problem}"));
         assert_eq!(wrong(&mut file, "top").place.line, 1);
         assert_eq!(file.finish(), Ok(()));
     }
@@ -250,9 +271,11 @@ user = 7
     #[test]
     fn what_is_left_over_is_named_with_what_was_meant() {
         let mut file = parse();
+        assert!(file.has("gateway") && file.has("top") && !file.has("gatewy"));
         assert!(file.table("gatewy").unwrap().is_none());
         file.tables("feed").unwrap();
         file.read("top", "a number", Value::whole).unwrap();
+        assert!(!file.has("top"), "it was taken");
         let error = file.finish().unwrap_err();
         assert_eq!(error.to_string(), "f.toml:3: gateway: there is no such key; did you mean `gatewy`?");
     }

@@ -1,20 +1,16 @@
 //! The two halves of a connection: one asks and waits for the acks, the other reads, and passes acks on.
 
-use super::error::{UpstreamError, shown};
 use crate::credential::Presented;
-use crate::simulated::wire::{Answer, LONGEST_NAME, Named, RefusedAt, Request, Ticked, Wanted};
+use crate::simulated::wire::{Answer, EXPIRED, LONGEST_NAME, Named, RefusedAt, Request, Ticked, Wanted};
+use crate::upstream::{self, Socket, UpstreamError, shown};
 use bytes::Bytes;
 use carom::feed::{Change, Instrument, Level, Mode, Refused, Tick};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
-
-type Socket = WebSocketStream<TcpStream>;
 
 /// The half that asks.
 #[derive(Debug)]
@@ -136,11 +132,8 @@ impl Writer {
         Ok(self.sink.send(Message::text(text)).await?)
     }
 
-    /// Says goodbye, and waits until the other side has heard it: it counts connections.
     pub(super) async fn close(mut self, mut reader: Reader) {
-        if self.sink.send(Message::Close(None)).await.is_ok() {
-            while let Some(Ok(_)) = reader.stream.next().await {}
-        }
+        upstream::say_goodbye(&mut self.sink, &mut reader.stream).await;
     }
 
     fn forget(&mut self, instrument: &Instrument) {
@@ -163,11 +156,13 @@ impl Reader {
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(()),
             Some(Ok(Message::Binary(_))) => return Err(UpstreamError::Garbled("a binary message")),
             Some(Ok(Message::Close(frame))) => {
-                let error = UpstreamError::closed(frame.as_ref());
-                if let UpstreamError::CredentialRefused { .. } = error {
-                    self.presented.refused();
-                }
-                return Err(error);
+                return Err(match UpstreamError::closed(frame.as_ref()) {
+                    UpstreamError::Closed { code: EXPIRED, reason } => {
+                        self.presented.refused();
+                        UpstreamError::CredentialRefused { reason }
+                    }
+                    error => error,
+                });
             }
             Some(Err(error)) => return Err(error.into()),
             None => return Err(UpstreamError::closed(None)),

@@ -1,25 +1,18 @@
 //! The adapter: how a feed speaks to a simulated exchange, over a WebSocket as to any other.
 
-mod error;
 mod halves;
 
-pub use error::{UpstreamError, UrlError};
+pub use crate::upstream::UpstreamError;
 
 use super::wire::LONGEST_ANSWER;
-use super::world::now;
-use crate::address::Address;
+use crate::address::{Address, AddressError};
 use crate::credential::{Credential, Presented};
+use crate::upstream::{Dial, DialError, now};
 use carom::feed::{Adapter, Change, Pacing, Refused, Tick};
 use halves::{Reader, Writer};
 use std::time::Duration;
-use tokio::net::TcpStream;
-use tokio_tungstenite::client_async_with_config;
-use tokio_tungstenite::tungstenite::Error;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
-use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::http::header::{AUTHORIZATION, HeaderValue};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 /// Speaks to an [`Exchange`](super::Exchange), here or in another process.
 ///
@@ -27,8 +20,27 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 /// exchange hears every 10 s that this side lives.
 #[derive(Debug)]
 pub struct Simulated {
-    address: Address,
+    dial: Dial,
     credential: Credential,
+}
+
+/// Why a text is not the address of an exchange.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// It is no address of a WebSocket server.
+    #[error("that is not the address of an exchange, such as ws://127.0.0.1:7001")]
+    Address(#[from] AddressError),
+    /// It is one that is spoken to with TLS.
+    #[error("`{url}` asks for TLS, which exchanges do not speak; accepted: such as ws://127.0.0.1:7001")]
+    #[non_exhaustive]
+    Secure {
+        /// Which.
+        url: String,
+    },
+    /// It cannot be spoken to.
+    #[error("exchanges cannot be spoken to")]
+    Dial(#[from] DialError),
 }
 
 impl Simulated {
@@ -41,11 +53,11 @@ impl Simulated {
         if address.is_secure() {
             return Err(UrlError::Secure { url: address.to_string() });
         }
-        Ok(Simulated { address, credential })
+        Ok(Simulated { dial: Dial::to(address).longest_message(LONGEST_ANSWER).build()?, credential })
     }
 
     fn request(&self, presented: &Presented) -> Result<Request, UpstreamError> {
-        let mut request = self.address.uri().clone().into_client_request()?;
+        let mut request = self.dial.request()?;
         let mut bearer = HeaderValue::try_from(format!("Bearer {}", presented.secret()))
             .map_err(|_| UpstreamError::Unpresentable)?;
         bearer.set_sensitive(true);
@@ -61,25 +73,8 @@ impl Adapter for Simulated {
 
     async fn open(&self) -> Result<(Writer, Reader), UpstreamError> {
         let presented = self.credential.present().await?;
-        let request = self.request(&presented)?;
-        let socket =
-            TcpStream::connect((self.address.host(), self.address.port())).await.map_err(UpstreamError::Unreachable)?;
-        socket.set_nodelay(true).map_err(UpstreamError::Unreachable)?;
-        let config = WebSocketConfig::default()
-            .read_buffer_size(64 * 1024)
-            .write_buffer_size(16 * 1024)
-            .max_message_size(Some(LONGEST_ANSWER))
-            .max_frame_size(Some(LONGEST_ANSWER));
-        match client_async_with_config(request, socket, Some(config)).await {
-            Ok((socket, _)) => Ok(halves::of(socket, presented)),
-            Err(Error::Http(response)) => {
-                if response.status() == StatusCode::UNAUTHORIZED {
-                    presented.refused();
-                }
-                Err(UpstreamError::turned_away(&response))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let socket = self.dial.log_in(self.request(&presented)?, &presented).await?;
+        Ok(halves::of(socket, presented))
     }
 
     async fn write(&self, writer: &mut Writer, changes: &[Change]) -> Result<Vec<Refused>, UpstreamError> {
@@ -105,6 +100,10 @@ impl Adapter for Simulated {
     fn refuses_credential(&self, error: &UpstreamError) -> bool {
         matches!(error, UpstreamError::CredentialRefused { .. })
     }
+
+    fn lacks_credential(&self, error: &UpstreamError) -> bool {
+        matches!(error, UpstreamError::Credential(_))
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +113,7 @@ mod tests {
     #[test]
     fn addresses_of_exchanges_are_known_from_others() {
         let at = |url| {
-            let address = Simulated::new(url, Credential::fixed("token"))?.address;
+            let address = Simulated::new(url, Credential::fixed("token"))?.dial.address().clone();
             Ok((address.host().to_owned(), address.port()))
         };
         let known = |url| at(url).unwrap_or_else(|error: UrlError| panic!("{url}: {error}"));
