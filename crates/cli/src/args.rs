@@ -2,20 +2,32 @@
 
 mod exchange;
 mod gateway;
+mod get;
 mod key;
 mod ledger;
+mod load;
+mod target;
+mod top;
+mod up;
 mod watch;
 
 pub(crate) use exchange::Exchange;
 pub(crate) use gateway::Gateway;
+pub(crate) use get::Get;
 pub(crate) use key::{Key, KeyVerb, NewKey};
 pub(crate) use ledger::{Ledger, LedgerName, Question};
+pub(crate) use load::Load;
+pub(crate) use target::Target;
+pub(crate) use top::Top;
+pub(crate) use up::{Check, Up};
 pub(crate) use watch::{ModeName, Watch};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use std::time::Duration;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 
 /// Connections to services that run on many nodes.
 #[derive(Debug, Parser)]
@@ -23,8 +35,8 @@ use std::time::Duration;
 #[command(after_help = "\
 `carom COMMAND --help` says more about a command.
 
-The variable CAROM_LOG sets what is logged to stderr: error, warn (the default), info, debug,
-trace or off, also for parts of the program, as in CAROM_LOG=warn,carom::dns=debug.")]
+The variable CAROM_LOG sets what is logged to stderr: error, warn (the default of most), info,
+debug, trace or off, also for parts of the program, as in CAROM_LOG=warn,carom::dns=debug.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -32,7 +44,12 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Up(Up),
+    Check(Check),
+    Top(Top),
     Resolve(Resolve),
+    Get(Get),
+    Load(Load),
     Ledger(Ledger),
     Gateway(Gateway),
     Watch(Watch),
@@ -60,6 +77,37 @@ Examples:
     },
 }
 
+/// What becomes of backends.
+const BACKENDS: &str = "carom::telling";
+/// The end of outages of feeds.
+const FEEDS: &str = "carom::feed::recovered";
+/// Its client. What it has to say is told by the bus, and not as often.
+const NATS: &str = "async_nats";
+
+impl Command {
+    /// What is logged when nobody says. A failure that a command reports itself is not to be told twice.
+    /// Whoever reads the log of a sidecar is to see the end of an outage, and not its beginning alone.
+    pub(crate) fn usual_log(&self) -> Targets {
+        let from = |level: LevelFilter| Targets::new().with_default(level);
+        match self {
+            Command::Get(_) | Command::Load(_) => from(LevelFilter::ERROR),
+            // A line of it would be in the middle of the screen.
+            Command::Top(_) => from(LevelFilter::OFF),
+            Command::Up(Up { config: Some(_) }) => {
+                let states = ["carom::pool", "carom::set", BACKENDS, FEEDS].map(|target| (target, LevelFilter::INFO));
+                from(LevelFilter::WARN).with_targets(states).with_target(NATS, LevelFilter::OFF)
+            }
+            Command::Gateway(_) => {
+                from(LevelFilter::WARN).with_target(FEEDS, LevelFilter::INFO).with_target(NATS, LevelFilter::OFF)
+            }
+            // These tell by themselves what fails, in full.
+            Command::Ledger(_) => from(LevelFilter::WARN).with_target("carom::window", LevelFilter::ERROR),
+            Command::Resolve(_) => from(LevelFilter::WARN).with_target("carom::resolver", LevelFilter::ERROR),
+            _ => from(LevelFilter::WARN),
+        }
+    }
+}
+
 /// Print who serves a name, by DNS: SRV records first, then addresses
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "carom resolve [OPTIONS] NAME[:PORT]\n       carom resolve [OPTIONS] --static IP[:PORT]...")]
@@ -80,6 +128,7 @@ Examples:
   carom resolve -p 5432 -r 10.0.0.53 db.internal   of a nameserver of your choice
   carom resolve -r binder.internal db.internal     of the nameservers that a name stands for
   carom resolve -f --json api.example.com | jq .   every change, as it comes
+  carom resolve -f --kang-port 0 api.example.com   what it asks and when, for kang
   carom resolve -S 127.0.0.1:2020                  the key of an address")]
 pub(crate) struct Resolve {
     /// A name, [_service._proto.]NAME[:PORT], with a dot at its end to rule out the search list; or an address
@@ -98,6 +147,13 @@ pub(crate) struct Resolve {
     /// failed, and is asked again for as long as the program runs; without --follow it gets one.
     #[arg(short, long)]
     pub(crate) follow: bool,
+
+    /// While it runs, show at http://127.0.0.1:PORT/kang/snapshot what the resolver holds; 0 is a free port
+    ///
+    /// With --follow. Which port it is, is told on stderr. kang's other paths are there as well: /kang/types, /kang/objects/TYPE and
+    /// /kang/obj/TYPE/ID. Nobody but this machine can connect.
+    #[arg(long, value_name = "PORT", requires = "follow")]
+    pub(crate) kang_port: Option<u16>,
 
     /// The port of backends that no SRV record names [default: 80; 443 for the service _https._tcp]
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]

@@ -54,7 +54,11 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
+        let why = error.to_string();
+        // Some say it themselves.
+        if !text.ends_with(&why) {
+            let _ = write!(text, ": {why}");
+        }
         cause = error.source();
     }
     text

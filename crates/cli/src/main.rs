@@ -1,6 +1,8 @@
 //! The `carom` program. What was typed is read in [`args`], what it means is decided by the command it names.
 
+mod admin;
 mod args;
+mod check;
 mod config;
 mod documents;
 #[cfg(unix)]
@@ -8,19 +10,34 @@ mod ending;
 #[cfg(not(unix))]
 #[path = "ending_elsewhere.rs"]
 mod ending;
+mod entrance;
 mod exchange;
 mod failure;
 mod files;
 mod gateway;
+mod get;
+#[cfg(unix)]
+mod hostname;
+#[cfg(not(unix))]
+#[path = "hostname_elsewhere.rs"]
+mod hostname;
 mod key;
 mod ledger;
+mod load;
 mod log;
+mod nameservers;
+mod notify;
 mod orders;
 mod output;
+mod proxy;
 mod resolve;
 mod secret;
+mod target;
 mod terminal;
 mod timestamp;
+mod top;
+mod units;
+mod up;
 mod watch;
 
 use args::{Args, Command};
@@ -29,6 +46,10 @@ use failure::Failure;
 use std::io;
 use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
+
+/// A proxy allocates and frees a few small things for each request; this is where the system's own takes its time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -39,9 +60,14 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<(), Failure> {
-    log::start()?;
+    log::start(args.command.usual_log())?;
     match args.command {
+        Command::Up(args) => up::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Top(args) => top::run(args),
         Command::Resolve(args) => resolve::run(args),
+        Command::Get(args) => get::run(args),
+        Command::Load(args) => load::run(args),
         Command::Ledger(args) => ledger::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Exchange(args) => exchange::run(args),

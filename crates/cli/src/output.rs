@@ -152,6 +152,22 @@ pub(crate) fn reachable(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, at.port())
 }
 
+/// A backend in a line for people: its address, and its name if it has one of its own.
+pub(crate) fn who(backend: &Backend) -> String {
+    let address = backend.socket_addr();
+    backend.own_name().map_or_else(|| address.to_string(), |name| format!("{address} ({})", printable(name)))
+}
+
+/// The same for programs.
+pub(crate) fn object(backend: &Backend) -> serde_json::Value {
+    serde_json::json!({
+        "name": backend.name(),
+        "address": backend.address().to_string(),
+        "port": backend.port(),
+        "key": BackendKey::of(backend).to_string(),
+    })
+}
+
 /// What others say, which could be anything, without what a terminal would obey.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| if is_obeyed(c) { c.escape_debug().collect() } else { c.to_string() };

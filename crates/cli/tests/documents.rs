@@ -9,7 +9,18 @@ async fn completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = carom(["completions", shell]).await;
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
-        for word in ["resolve", "follow", "ledger", "get-txn", "gateway", "exchange", "watch", "max-connections"] {
+        for word in [
+            "resolve",
+            "follow",
+            "ledger",
+            "get-txn",
+            "gateway",
+            "exchange",
+            "watch",
+            "max-connections",
+            "top",
+            "token-file",
+        ] {
             assert!(ran.stdout.contains(word), "{shell}: {word}");
         }
     }
@@ -32,6 +43,9 @@ async fn manual_pages() {
         (&["man", "gateway"][..], "\\-\\-tls\\-certificate"),
         (&["man", "exchange"], "\\-\\-kill\\-every"),
         (&["man", "watch"], "\\-\\-key\\-file"),
+        (&["man", "get"], "\\-\\-no\\-srv"),
+        (&["man", "top"], "\\-\\-token\\-file"),
+        (&["man", "load"], "\\-\\-rate"),
         (&["man", "key", "new"], "\\-\\-broker"),
     ] {
         let ran = carom(words).await;
@@ -39,7 +53,7 @@ async fn manual_pages() {
         assert!(ran.stdout.contains(&title) && ran.stdout.contains(option), "{}", ran.stdout);
     }
     for (words, problem) in [
-        (&["man", "wat"][..], "error: `wat` is no command of carom; there are resolve, ledger, "),
+        (&["man", "wat"][..], "error: `wat` is no command of carom; there are up, check, top, resolve, get, load, "),
         (&["man", "ledger", "wat"], "error: `wat` is no command of ledger; there are status, get-txn, submit\n"),
         (&["man", "resolve", "wat"], "error: `wat` is no command of resolve; there are none\n"),
     ] {
@@ -54,8 +68,20 @@ async fn help_and_version() {
     let ran = carom(["--version"]).await;
     assert_eq!(ran.stdout, concat!("carom ", env!("CARGO_PKG_VERSION"), "\n"));
     let ran = carom(["--help"]).await;
-    assert!(ran.stdout.lines().count() < 25 && ran.stdout.contains("resolve"), "{}", ran.stdout);
-    for command in [&["resolve"][..], &["ledger"], &["gateway"], &["exchange"], &["watch"], &["key", "new"]] {
+    assert!(ran.stdout.lines().count() < 30 && ran.stdout.contains("resolve"), "{}", ran.stdout);
+    for command in [
+        &["up"][..],
+        &["check"],
+        &["top"],
+        &["resolve"],
+        &["ledger"],
+        &["gateway"],
+        &["exchange"],
+        &["watch"],
+        &["key", "new"],
+        &["get"],
+        &["load"],
+    ] {
         let ran = carom(command.iter().chain(&["--help"])).await;
         assert!(ran.stdout.contains("Examples:") && ran.stdout.contains("Exit codes:"), "{}", ran.stdout);
         assert!(ran.stdout.lines().all(|line| line.len() <= 100), "{}", ran.stdout);

@@ -29,7 +29,6 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
         ("[gateway]\n\nlisen = \"x\"", "c.toml:3: gateway.lisen: there is no such key; did you mean `listen`?"),
         ("[gatewy]\n", "c.toml:1: gatewy: there is no such key; did you mean `gateway`?"),
         ("gateway = 1", "c.toml:1: gateway: an integer is no table; accepted: a table, as in [gateway]"),
-        ("[gateway]\nbus = \"nats\"", "c.toml:2: gateway.bus: `nats` is no kind of bus; accepted: \"memory\""),
         (
             "[gateway]\nslow_after = 30",
             "c.toml:2: gateway.slow_after: an integer is no time with a unit; accepted: a time",
@@ -55,14 +54,19 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             "[gateway]\nkeys = \"keys.toml\"\n[[key]]\n",
             "c.toml:2: gateway.keys: there are keys in this file too, at c.toml:3: key",
         ),
-        ("[gateway]\nkeys = \"none.toml\"", "c.toml:2: gateway.keys: the keys in `none.toml` cannot be read: "),
+        (
+            "[gateway]\nkeys = \"none.toml\"",
+            "c.toml:2: gateway.keys: the keys in `none.toml` cannot be read: No such file or directory (os error 2); \
+             `carom key new --user demo --broker simulated --file none.toml` makes it\n",
+        ),
         ("[[key]]\nuser = \"a\"", "c.toml:1: key.broker: is missing; accepted: the name of a broker"),
         ("[feed]\n", "c.toml:1: feed: a table is no list; accepted: tables, each under [[feed]]"),
-        ("[[feed]]\nuser = \"demo\"", "c.toml:1: feed.broker: is missing; accepted: \"simulated\""),
+        ("[[feed]]\nuser = \"demo\"", "c.toml:1: feed.broker: is missing; accepted: the name of a broker"),
         (
-            "[[feed]]\nbroker = \"kites\"",
-            "c.toml:2: feed.broker: `kites` is no broker that is known; accepted: \"simulated\"",
+            "[[feed]]\nbroker = \"kites\"\nuser = \"demo\"",
+            "c.toml:1: feed.adapter: is missing; accepted: \"simulated\", \"kite\", \"delta\", \"outside\", as `kites` is no broker",
         ),
+        (&feed("adapter = \"kites\""), "c.toml:4: feed.adapter: `kites` is no adapter; accepted: \"simulated\""),
         (&feed("max_connections = 0"), "c.toml:4: feed.max_connections: 0 is too few"),
         (
             &feed("max_connections = 10001"),
@@ -135,6 +139,16 @@ async fn flags_go_over_the_file_over_variables_over_dotenv_over_defaults() {
     let typed = ["--listen", "127.0.0.1:0", "--max-topics-per-connection", "44", "--max-connections", "45"];
     let gateway = start(&[&["-c", "c.toml"], &typed[..]].concat(), &variables).await;
     assert!(gateway.banner.contains("up to 44 symbols on each of 45 connections"), "{}", gateway.banner);
+}
+
+#[tokio::test]
+async fn a_broker_of_any_name_has_the_adapter_that_is_named() {
+    let config = "[[feed]]\nbroker = \"paper\"\nadapter = \"simulated\"\nuser = \"demo\"\n";
+    let folder = folder("config-adapter", &[("c.toml", config)]);
+    let gateway = Serving::gateway(&folder, &["-c", "c.toml"]).await;
+    assert!(gateway.banner.contains("feed: demo at paper from an exchange started here"), "{}", gateway.banner);
+    let ran = gateway.watched(&gateway.key(), &["--count", "1", "NSE:SBIN"]).await;
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 1), "{ran:?}");
 }
 
 #[tokio::test]
@@ -213,8 +227,8 @@ async fn a_certificate_that_is_none_is_named() {
     let ran = ran(&folder, &["gateway", "-c", "c.toml", "--listen", "127.0.0.1:0"]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: TLS cannot be offered: ") && ran.stderr.contains("none.pem"), "{ran:?}");
-    let typed = ["gateway", "-c", "c.toml", "--tls-certificate", "other.pem", "--tls-key", "other.pem"];
-    let ran = serving::ran(&folder, &typed).await;
+    let typed = ["--listen", "127.0.0.1:0", "--tls-certificate", "other.pem", "--tls-key", "other.pem"];
+    let ran = serving::ran(&folder, &[&["gateway", "-c", "c.toml"], &typed[..]].concat()).await;
     assert!(ran.stderr.contains("other.pem") && !ran.stderr.contains("none.pem"), "{ran:?}");
 }
 
@@ -223,12 +237,16 @@ async fn a_certificate_that_is_none_is_named() {
 async fn the_config_that_is_shown_works() {
     let help = program::carom(["gateway", "--help"]).await.stdout;
     let (_, shown) = help.split_once("Config:\n").unwrap();
-    let (shown, _) = shown.split_once("\n  A certificate for trying TLS").unwrap();
+    let (shown, _) = shown.split_once("\nBrokers:\n").unwrap();
     let missing =
         |line: &&str| ["keys = ", "tls_certificate = ", "tls_key = "].iter().any(|key| line.trim().starts_with(key));
     let config: String = shown.lines().filter(|line| !missing(line)).map(|line| format!("{line}\n")).collect();
+    // Others may have the ports that are shown.
+    let ports = [":8765\"", ":9464\""];
+    assert!(ports.iter().all(|port| config.contains(port)), "{config}");
+    let config = ports.iter().fold(config, |config, port| config.replace(port, ":0\""));
     let folder = folder("config-shown", &[("c.toml", &config), ("token", "x")]);
-    let gateway = Serving::gateway(&folder, &["-c", "c.toml"]).await;
+    let gateway = Serving::start(inside(&folder, &["gateway", "-c", "c.toml"])).await;
     assert!(gateway.banner.contains("feed: demo at simulated from an exchange started here"), "{}", gateway.banner);
     assert!(gateway.banner.contains("feed: asha at simulated from ws://127.0.0.1:7001"), "{}", gateway.banner);
 }

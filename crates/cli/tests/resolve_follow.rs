@@ -1,9 +1,12 @@
 //! `carom resolve --follow`: every change is printed, trouble is told when it begins and when it is over.
 #![cfg(unix)]
 
+mod admin;
 mod program;
 
+use admin::{ask, get};
 use program::Running;
+use std::net::SocketAddr;
 use testkit::dns::{Answer, DnsServer, RecordType};
 
 fn follow(server: &DnsServer, args: &[&str]) -> Running {
@@ -149,4 +152,37 @@ async fn a_nameserver_that_comes_back_is_found_again() {
     assert!(timed(&running.line().await).starts_with("removed 10.0.0.1:80 ("));
     assert!(timed(&running.line().await).starts_with("added   10.0.0.2:80 ("));
     assert_eq!(timed(&running.told("Z ").await), "recovered");
+}
+
+#[tokio::test]
+async fn kang_sees_the_resolver_meanwhile() {
+    let server = DnsServer::start().await.unwrap();
+    server.zone().a("a.ok", 60, ["1.2.3.4"]);
+    let mut running = follow(&server, &["--kang-port", "0", "a.ok:111"]);
+    let told = running.told("kang: ").await;
+    let at = told.strip_prefix("kang: http://").and_then(|at| at.strip_suffix("/kang/snapshot")).expect(&told);
+    let at: SocketAddr = at.parse().unwrap();
+    assert!(at.ip().is_loopback(), "{at}");
+    running.line().await;
+    let seen = get(at, "/kang/snapshot", &[]).await.json();
+    assert_eq!(seen["service"]["name"], "carom resolve");
+    let resolvers = seen["dns_res"].as_object().unwrap();
+    assert_eq!(resolvers.len(), 1, "{seen}");
+    assert!(resolvers.values().next().unwrap().to_string().contains("1.2.3.4"), "{seen}");
+    // There is nothing else, and nobody else's page may read it.
+    for (path, host, status) in
+        [("/", "localhost", 404), ("/api/snapshot", "localhost", 404), ("/kang/types", "x", 421)]
+    {
+        let answer = ask(at, &format!("GET {path} HTTP/1.1"), &[&format!("host: {host}")]).await;
+        assert_eq!(answer.status, status, "{path}");
+    }
+    assert_eq!(running.end("-TERM").await.code, Some(0));
+    let alone = program::carom(["resolve", "--kang-port", "0", "a.ok"]).await;
+    assert_eq!(alone.code, Some(2), "there would be nothing to see: {alone:?}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let held = std::net::TcpListener::bind(taken).unwrap();
+    let ran = follow(&server, &["--kang-port", &taken.port().to_string(), "a.ok"]).ended().await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("cannot listen on {taken} (--kang-port): ")), "{ran:?}");
+    drop(held);
 }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 Config:
   [gateway]                          # all of it may be left out; files are found from this one
   listen = \"127.0.0.1:8765\"
-  bus = \"memory\"
-  keys = \"keys.toml\"                 # of `carom key new --file keys.toml`; or [[key]] here
+  bus = \"memory\"                     # or \"zeromq\", or \"nats\": see Buses
+  keys = \"keys.toml\"                 # of `carom key new`; or [[key]] here
   tls_certificate = \"chain.pem\"      # and tls_key: both or none
   tls_key = \"key.pem\"
   snapshot = true                    # send the last known tick on subscribe
@@ -55,6 +55,56 @@ Config:
                                      # or credential_command = [\"PROGRAM\", \"ARGUMENT\"],
                                      # found in PATH, or from the working directory
 
+  [admin]                            # a dashboard, metrics and more, as `carom up --help` has it
+  listen = \"127.0.0.1:9464\"
+
+Brokers:
+  [[feed]]
+  broker = \"zerodha\"                 # or any name, with adapter = \"kite\"
+  user = \"asha\"
+  api_key = \"KEY\"                    # of an app at Kite Connect
+  credential_file = \"access_token\"   # the token of the day, or one of the other two; read again
+                                     # when Kite refuses it
+  instruments = \"instruments.csv\"    # curl -o instruments.csv https://api.kite.trade/instruments
+  max_topics_per_connection = 3000   # as Kite allows, unless the environment says otherwise
+  max_connections = 3
+
+  [[feed]]
+  broker = \"deltaexchange\"           # or any name, with adapter = \"delta\"
+  user = \"asha\"
+  instruments = \"products.json\"      # curl -o products.json \\
+                                     #   https://api.india.delta.exchange/v2/products
+
+  Symbols are those of OpenAlgo: NSE:SBIN, NSE_INDEX:NIFTY, CRYPTO:BTCUSD. Both take url (wss://, or
+  ws://) and ca, a PEM file of certificates to trust besides the system's. All other keys are as
+  above. SIGHUP reads the instruments of both again.
+
+Buses:
+  bus = \"zeromq\" in [gateway]: OpenAlgo's own, for one [[feed]], as its topics name no user.
+  [gateway.zeromq]
+  bind = \"sub\"                       # OpenAlgo's adapters connect and publish;
+                                     # or \"pub\": programs that subscribe connect,
+                                     # and get what WebSocket clients have
+  host = \"127.0.0.1\"                 # whoever can connect is believed
+  port = 5555                        # one that is taken is an error
+
+  bus = \"nats\" in [gateway]: gateways on several machines. One of them at a time is connected to
+  each broker, the others get its ticks; when it ends, another takes over, and no client notices.
+  NATS needs JetStream (nats-server -js). Feeds are to be the same everywhere. A NATS that cannot be
+  reached is waited for.
+  [gateway.nats]
+  url = \"nats://127.0.0.1:4222\"      # or a list of them; tls:// insists on TLS
+  prefix = \"carom\"                   # of all subjects
+  token_file = \"nats-token\"          # or user and password_file, or credentials_file, of `nsc`;
+                                     # none by default. All but the last are read again with
+                                     # each connection
+  ca = \"ca.pem\"                      # certificates to trust besides the system's; insists on TLS
+
+  [[feed]] with adapter = \"outside\": its ticks come from whoever publishes on the bus, \"zeromq\"
+  with bind = \"sub\", or \"nats\". It has a broker and a user, and no other keys. What to publish
+  where is in docs/buses.md.
+
+Further:
   A certificate for trying TLS, which clients take as `--ca chain.pem` too:
     openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out chain.pem \\
       -subj /CN=carom -addext basicConstraints=critical,CA:FALSE \\
@@ -67,13 +117,15 @@ Config:
   Options of the command line go over the config file. Below it are the variables
   WEBSOCKET_HOST, WEBSOCKET_PORT, MAX_SYMBOLS_PER_WEBSOCKET and MAX_WEBSOCKET_CONNECTIONS, and
   below these the same names in a file .env in the working directory. ZMQ_HOST and ZMQ_PORT are
-  not used: ticks stay in this process.
+  used with bus = \"zeromq\", below [gateway.zeromq].
 
 Output:
   What is served and where, the key if one was made for this run, and what to try. Milestones
-  go to stderr with CAROM_LOG=info. SIGHUP reads the keys again, and tries credentials again that
-  brokers have refused; clients whose key is gone are closed (4401 \"key revoked\"), the others
-  stay. SIGINT and SIGTERM end it, after clients and upstreams were told.
+  go to stderr with CAROM_LOG=info. SIGHUP reads the keys, the token of [admin] and all lists of
+  instruments again, and tries credentials again that brokers have refused; clients whose key is
+  gone are closed (4401 \"key revoked\"), and the others stay. With bus = \"nats\" stderr says who
+  is connected to each broker, whenever that changes; a gateway that finds no NATS says so, and
+  starts as soon as it is there. SIGINT and SIGTERM end it, after clients and upstreams were told.
 
 Exit codes:
   0  it was stopped
@@ -92,6 +144,13 @@ pub(crate) struct Gateway {
     /// Where clients connect to; port 0 is one that the system chooses [default: 127.0.0.1:8765]
     #[arg(short, long, value_name = "IP:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
+
+    /// Where it can be asked how it is doing, as `carom up` has it [default: that of [admin] in the config, or nowhere]
+    ///
+    /// A dashboard at /, /api/snapshot and /api/events for `carom top`, /metrics, /kang/snapshot, /healthz. An address that can be
+    /// reached from elsewhere needs a token_file in the config's [admin].
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
+    pub(crate) admin: Option<SocketAddr>,
 
     /// The file with the keys of clients [default: a key is made for this run and shown once]
     #[arg(short, long, value_name = "FILE")]

@@ -31,8 +31,8 @@ Exit codes:
 
 Examples:
   carom key new --user demo 2>> keys.toml          the key on the terminal, the table in the file
-  carom key new --user asha --file keys.toml       the same, and others cannot read the file
-  carom key new --user asha --broker simulated --name laptop --file keys.toml > laptop.key")]
+  carom key new --user demo --file keys.toml       the same, and others cannot read the file
+  carom key new --user asha --broker zerodha --name laptop --file keys.toml > laptop.key")]
 pub(crate) struct NewKey {
     /// Whose it is: a user that some [[feed]] of the gateway is for
     #[arg(short, long, value_name = "USER")]

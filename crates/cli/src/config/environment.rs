@@ -1,14 +1,16 @@
 //! The environment, with OpenAlgo's names: its variables, and below them those in `.env`.
 
+use super::bus::Bus;
 use super::dotenv;
 use super::feed::{MOST_CONNECTIONS, MOST_TOPICS};
 use super::layered::{Layered, host};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::files::of_no_use;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -18,20 +20,26 @@ const HOST: &str = "WEBSOCKET_HOST";
 const PORT: &str = "WEBSOCKET_PORT";
 const TOPICS: &str = "MAX_SYMBOLS_PER_WEBSOCKET";
 const CONNECTIONS: &str = "MAX_WEBSOCKET_CONNECTIONS";
+const ZMQ_HOST: &str = "ZMQ_HOST";
+const ZMQ_PORT: &str = "ZMQ_PORT";
 /// What is read, and nothing else is.
-const NAMES: [&str; 4] = [HOST, PORT, TOPICS, CONNECTIONS];
-/// OpenAlgo's bus, which somebody may expect to find here.
-const UNUSED: [&str; 2] = ["ZMQ_HOST", "ZMQ_PORT"];
+const NAMES: [&str; 6] = [HOST, PORT, TOPICS, CONNECTIONS, ZMQ_HOST, ZMQ_PORT];
+
+const AN_ADDRESS: &str = "an IP address or localhost";
+const A_PORT: &str = "a port from 0 to 65535";
 
 /// What the environment says, as far as anybody asks. A variable that is empty says nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    pub(crate) host: Option<Layered<std::net::IpAddr>>,
+    pub(crate) host: Option<Layered<IpAddr>>,
     pub(crate) port: Option<Layered<u16>>,
     pub(crate) max_topics_per_connection: Option<Layered<usize>>,
     pub(crate) max_connections: Option<Layered<usize>>,
-    /// What is set and not read: where that is said.
-    pub(crate) unused: Option<String>,
+    /// Where OpenAlgo's bus is. With another bus nobody minds what they say.
+    pub(super) zmq_host: Option<Result<Layered<IpAddr>, String>>,
+    pub(super) zmq_port: Option<Result<Layered<u16>, String>>,
+    /// Who says that.
+    zmq: Option<String>,
 }
 
 impl Environment {
@@ -49,11 +57,23 @@ impl Environment {
         Environment::new(&text, |name| std::env::var_os(name)).map_err(Failure::Input)
     }
 
+    /// Says what is set and not used with this bus.
+    pub(crate) fn tell_unused(&self, bus: &Bus) {
+        let whereabouts = match bus {
+            Bus::Memory => "stay in this process",
+            Bus::Nats(_) => "go over NATS",
+            Bus::ZeroMq(_) => return,
+        };
+        if let Some(unused) = &self.zmq {
+            say(format_args!("note: ticks {whereabouts}, and this is not used: {unused}"));
+        }
+    }
+
     fn new(text: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
         let written =
             dotenv::parse(text, &NAMES).map_err(|error| format!("{FILE}:{}: {}", error.line, error.problem))?;
         let mut set: HashMap<&str, Layered<String>> = HashMap::new();
-        for name in NAMES.into_iter().chain(UNUSED) {
+        for name in NAMES {
             // Of several lines the last one counts, as it does for a shell.
             if let Some((_, value, line)) = written.iter().rfind(|(written, ..)| written == name) {
                 set.insert(name, Layered::new(value.clone(), format_args!("{FILE}:{line}: {name}")));
@@ -64,13 +84,16 @@ impl Environment {
             }
         }
         set.retain(|_, set| !set.value.trim().is_empty());
-        let unused: Vec<_> = UNUSED.iter().filter_map(|name| set.remove(name)).map(|unused| unused.origin).collect();
+        let zmq = [ZMQ_HOST, ZMQ_PORT].iter().filter_map(|name| set.get(name)).map(|set| &*set.origin);
+        let zmq = Some(zmq.collect::<Vec<_>>().join(", ")).filter(|zmq| !zmq.is_empty());
         Ok(Environment {
-            host: take(&mut set, HOST, "an IP address or localhost", host)?,
-            port: take(&mut set, PORT, "a port from 0 to 65535", parsed)?,
+            host: take(&mut set, HOST, AN_ADDRESS, host)?,
+            port: take(&mut set, PORT, A_PORT, parsed)?,
             max_topics_per_connection: count(&mut set, TOPICS, MOST_TOPICS)?,
             max_connections: count(&mut set, CONNECTIONS, MOST_CONNECTIONS)?,
-            unused: Some(unused.join(", ")).filter(|unused| !unused.is_empty()),
+            zmq_host: take(&mut set, ZMQ_HOST, AN_ADDRESS, host).transpose(),
+            zmq_port: take(&mut set, ZMQ_PORT, A_PORT, parsed).transpose(),
+            zmq,
         })
     }
 }
@@ -115,13 +138,16 @@ mod tests {
         assert_eq!(environment.host, Some(Layered::new([127, 0, 0, 1].into(), ".env:2: WEBSOCKET_HOST")));
         let topics = environment.max_topics_per_connection;
         assert_eq!(topics, Some(Layered::new(7, "the variable MAX_SYMBOLS_PER_WEBSOCKET")));
-        assert_eq!((environment.max_connections, environment.unused), (None, None));
+        assert_eq!((environment.max_connections, environment.zmq), (None, None));
     }
 
     #[test]
-    fn what_somebody_may_expect_to_be_read_is_known() {
-        let environment = read("ZMQ_HOST='127.0.0.1'\nZMQ_PORT=''", &[("ZMQ_PORT", "5555")]).unwrap();
-        assert_eq!(environment.unused.as_deref(), Some(".env:1: ZMQ_HOST, the variable ZMQ_PORT"));
+    fn what_is_said_of_a_bus_may_be_nonsense_until_it_is_used() {
+        let environment = read("ZMQ_HOST='gateway'\nZMQ_PORT=''", &[("ZMQ_PORT", "5555")]).unwrap();
+        assert_eq!(environment.zmq.as_deref(), Some(".env:1: ZMQ_HOST, the variable ZMQ_PORT"));
+        assert_eq!(environment.zmq_port, Some(Ok(Layered::new(5555, "the variable ZMQ_PORT"))));
+        let problem = environment.zmq_host.unwrap().unwrap_err();
+        assert!(problem.starts_with(".env:1: ZMQ_HOST: `gateway` makes no sense; accepted: an IP"), "{problem}");
     }
 
     #[test]

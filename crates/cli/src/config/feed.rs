@@ -1,17 +1,33 @@
 //! The tables `[[feed]]`: a user at a broker, and how the upstream is spoken to.
 
+mod adapter;
+mod broker;
+mod credential;
+mod delta;
+mod kite;
+mod simulated;
+mod upstream;
+
+pub(crate) use broker::{Listed, Socket};
+pub(crate) use delta::Delta;
+pub(crate) use kite::Kite;
+pub(crate) use simulated::Simulated;
+pub(crate) use upstream::Upstream;
+
 use super::File;
+use super::bus::Bus;
 use super::environment::Environment;
-use super::gateway::{count, time_or_none};
+use super::layered::Layered;
 use super::recovery::Recovery;
-use crate::failure::with_causes;
+use super::values::{name, time_or_none, up_to};
+use crate::units::several;
+use adapter::Adapter;
 use carom_gateway::credential::Credential;
-use carom_gateway::simulated::{Simulated, UrlError};
-use carom_gateway::tables::{Table, TableError, Value};
+use carom_gateway::tables::{Table, TableError};
 use std::time::Duration;
 
-const TOPICS: usize = 1000;
-const CONNECTIONS: usize = 3;
+/// So that delays double evenly from the default up to near the longest; what is tried after that is tried for good.
+const ATTEMPTS: u32 = 8;
 /// More would be a slip of the hand.
 pub(crate) const MOST_TOPICS: usize = 1_000_000;
 pub(crate) const MOST_CONNECTIONS: usize = 10_000;
@@ -29,17 +45,12 @@ pub(crate) struct Feed {
     pub(crate) recovery: Recovery,
 }
 
-/// Where ticks come from.
-#[derive(Debug)]
-pub(crate) enum Upstream {
-    /// A simulated exchange that is started along with the gateway.
-    Here { symbols: usize, rate: f64, seed: u64 },
-    /// A simulated exchange that runs elsewhere.
-    There { url: String, credential: Credential },
-}
-
 /// All feeds; without any, one that needs nothing.
-pub(super) fn read(file: Option<&mut File<'_>>, environment: &Environment) -> Result<Vec<Feed>, TableError> {
+pub(super) fn read(
+    file: Option<&mut File<'_>>,
+    environment: &Environment,
+    bus: &Layered<Bus>,
+) -> Result<Vec<Feed>, TableError> {
     let Some(file) = file else { return Ok(vec![Feed::demonstration(environment)]) };
     let mut feeds: Vec<Feed> = Vec::new();
     for mut table in file.table.tables("feed")? {
@@ -49,6 +60,18 @@ pub(super) fn read(file: Option<&mut File<'_>>, environment: &Environment) -> Re
                 table.wrong("user", "has a feed at this broker already; accepted: one for each user and broker")
             );
         }
+        if let (Bus::ZeroMq(_), false) = (&bus.value, feeds.is_empty()) {
+            let problem = format_args!(
+                "a ZeroMQ bus names no users, so it is one user's ({}); accepted: one [[feed]]",
+                bus.origin
+            );
+            return Err(table.wrong("user", problem));
+        }
+        if !feed.is_connected() && !bus.value.has_publishers() {
+            let problem =
+                "needs a bus that others publish on; accepted: with bus = \"zeromq\" that binds \"sub\", or \"nats\"";
+            return Err(table.wrong("adapter", problem));
+        }
         table.finish()?;
         feeds.push(feed);
     }
@@ -56,24 +79,77 @@ pub(super) fn read(file: Option<&mut File<'_>>, environment: &Environment) -> Re
 }
 
 impl Feed {
+    /// Whether the same is to be done for both; credentials are read again in any case.
+    pub(crate) fn means_the_same(&self, other: &Feed) -> bool {
+        let bounds = |feed: &Feed| {
+            let Feed { max_topics_per_connection, max_connections, linger, stall_after, recovery, .. } = feed;
+            (*max_topics_per_connection, *max_connections, *linger, *stall_after, *recovery)
+        };
+        self.upstream.means_the_same(&other.upstream)
+            && (&self.broker, &self.user, bounds(self)) == (&other.broker, &other.user, bounds(other))
+    }
+
+    /// One that needs nothing.
     fn demonstration(environment: &Environment) -> Feed {
-        Feed {
-            broker: "simulated".to_owned(),
-            user: "demo".to_owned(),
-            upstream: Upstream::Here { symbols: 3_000, rate: 1_000.0, seed: 1 },
-            max_topics_per_connection: environment.max_topics_per_connection.as_ref().map_or(TOPICS, |set| set.value),
-            max_connections: environment.max_connections.as_ref().map_or(CONNECTIONS, |set| set.value),
+        let upstream = Upstream::Simulated(Simulated::DEMONSTRATION);
+        Feed::new("simulated".to_owned(), "demo".to_owned(), upstream, environment)
+    }
+
+    fn new(broker: String, user: String, upstream: Upstream, environment: &Environment) -> Feed {
+        let (topics, connections) = upstream.usual_limits();
+        let mut feed = Feed {
+            broker,
+            user,
+            upstream,
+            max_topics_per_connection: topics,
+            max_connections: connections,
             linger: Duration::from_secs(5),
             stall_after: Some(Duration::from_secs(90)),
-            recovery: Recovery::default(),
+            recovery: Recovery::new(ATTEMPTS),
+        };
+        let set = |set: &Option<Layered<usize>>| set.as_ref().map(|set| set.value);
+        feed.limit(set(&environment.max_topics_per_connection), set(&environment.max_connections));
+        feed
+    }
+
+    /// Has these limits, as far as they are given and it is connected to somebody.
+    pub(crate) fn limit(&mut self, topics: Option<usize>, connections: Option<usize>) {
+        if !self.is_connected() {
+            return;
         }
+        self.max_topics_per_connection = topics.unwrap_or(self.max_topics_per_connection);
+        self.max_connections = connections.unwrap_or(self.max_connections);
+    }
+
+    /// Whether there are connections to speak of.
+    pub(crate) fn is_connected(&self) -> bool {
+        !matches!(self.upstream, Upstream::Outside)
+    }
+
+    /// What may not be meant on this bus, for people.
+    pub(crate) fn warnings(&self, bus: &Bus) -> Vec<String> {
+        let Feed { broker, user, max_topics_per_connection: topics, max_connections: connections, .. } = self;
+        let beyond = self.upstream.allowed().filter(|(most, at_once)| topics > most || connections > at_once);
+        let beyond = beyond.map(|(most, at_once)| {
+            let wanted = several(*connections, "connection");
+            format!("may have {topics} symbols on each of {wanted}; the broker allows {most} on each of {at_once}")
+        });
+        let missing = self.upstream.credential().and_then(Credential::missing);
+        let missing = missing.map(|missing| format!("has nothing to present to the broker yet; {missing}"));
+        let is_own = matches!((bus, &self.upstream), (Bus::Nats(_), Upstream::Simulated(Simulated::Here { .. })));
+        let own = is_own.then(|| {
+            "has an exchange that is started here, and with every other gateway another; a url is one for all"
+                .to_owned()
+        });
+        let all = beyond.into_iter().chain(missing).chain(own);
+        all.map(|warning| format!("the feed of {user} at {broker} {warning}")).collect()
     }
 
     fn take(table: &mut Table, file: &File<'_>, environment: &Environment) -> Result<Feed, TableError> {
-        let mut feed = Feed::demonstration(environment);
-        feed.broker = table.require("broker", "\"simulated\"", broker)?;
-        feed.user = table.require("user", "the name of a user, as in the keys", name)?;
-        feed.upstream = upstream(table, file)?;
+        let broker = table.require("broker", "the name of a broker, as in the keys", name)?;
+        let user = table.require("user", "the name of a user, as in the keys", name)?;
+        let upstream = Upstream::take(Adapter::take(table, &broker)?, table, file)?;
+        let mut feed = Feed::new(broker, user, upstream, environment);
         for (key, field, most) in [
             ("max_topics_per_connection", &mut feed.max_topics_per_connection, MOST_TOPICS),
             ("max_connections", &mut feed.max_connections, MOST_CONNECTIONS),
@@ -90,86 +166,7 @@ impl Feed {
         if let Some(stall_after) = table.read("stall_after", accepted, time_or_none)? {
             feed.stall_after = stall_after;
         }
-        feed.recovery = Recovery::take(table)?;
+        feed.recovery = Recovery::take(table, Recovery::new(ATTEMPTS))?;
         Ok(feed)
     }
-}
-
-fn upstream(table: &mut Table, file: &File<'_>) -> Result<Upstream, TableError> {
-    let url = table.read("url", "where an exchange is, such as \"ws://127.0.0.1:7001\"", url)?;
-    let credential = credential(table, file)?;
-    let symbols = table.read("symbols", "a number from 1 to 1000000", |value| up_to(1_000_000, value))?;
-    let rate = table.read("rate", "ticks per second, from 0 to 1000000", rate)?;
-    let seed = table.read("seed", "a number from 0 on", Value::whole)?;
-    let Some(url) = url else {
-        if let Some((key, _)) = credential {
-            return Err(table.wrong(key, "is for an exchange that runs elsewhere; accepted: with a url"));
-        }
-        let (symbols, rate) = (symbols.unwrap_or(3_000), rate.unwrap_or(1_000.0));
-        return Ok(Upstream::Here { symbols, rate, seed: seed.unwrap_or(1) });
-    };
-    for (key, given) in [("symbols", symbols.is_some()), ("rate", rate.is_some()), ("seed", seed.is_some())] {
-        if given {
-            return Err(table.wrong(key, "is for an exchange that is started here; accepted: without a url"));
-        }
-    }
-    let credential = credential.map_or_else(|| Credential::fixed(""), |(_, credential)| credential);
-    Ok(Upstream::There { url, credential })
-}
-
-/// Which key says where it is found, and where that is.
-fn credential(table: &mut Table, file: &File<'_>) -> Result<Option<(&'static str, Credential)>, TableError> {
-    let fixed = table.read("credential", "a text", name)?.map(Credential::fixed);
-    let path =
-        table.read("credential_file", "the name of a file", name)?.map(|name| Credential::file(file.beside(name)));
-    let accepted = "a program and its arguments, such as [\"get-token\", \"--today\"]";
-    let command = table.read("credential_command", accepted, command)?.map(Credential::command);
-    let given = [("credential", fixed), ("credential_file", path), ("credential_command", command)];
-    let mut given = given.into_iter().filter_map(|(key, credential)| Some((key, credential?)));
-    let first = given.next();
-    match (first, given.next()) {
-        (Some((first, _)), Some((second, _))) => {
-            Err(table.wrong(second, format_args!("there is {first} too; accepted: one of them")))
-        }
-        (first, _) => Ok(first),
-    }
-}
-
-fn broker(value: Value) -> Result<String, String> {
-    let text = value.text()?;
-    if text == "simulated" { Ok(text) } else { Err(format!("`{}` is no broker that is known", text.escape_debug())) }
-}
-
-fn name(value: Value) -> Result<String, String> {
-    let text = value.text()?;
-    if text.trim().is_empty() { Err("it is empty".to_owned()) } else { Ok(text) }
-}
-
-fn command(value: Value) -> Result<Vec<String>, String> {
-    let argv = value.texts()?;
-    if argv.first().is_none_or(|program| program.is_empty()) { Err("no program is named".to_owned()) } else { Ok(argv) }
-}
-
-fn up_to(most: usize, value: Value) -> Result<usize, String> {
-    let count = count(value)?;
-    if count > most { Err(format!("{count} are too many")) } else { Ok(count) }
-}
-
-fn url(value: Value) -> Result<String, String> {
-    let url = value.text()?;
-    match Simulated::new(&url, Credential::fixed("")) {
-        Ok(_) => Ok(url),
-        // What is accepted is said by whoever reads the table; what was typed may have a password in it.
-        Err(UrlError::Address(error)) => Err(with_causes(&error)),
-        Err(UrlError::Secure { url, .. }) => Err(format!("`{url}` asks for TLS, which exchanges do not speak")),
-        Err(error) => Err(with_causes(&error)),
-    }
-}
-
-fn rate(value: Value) -> Result<f64, String> {
-    let rate = match value {
-        Value::Number(rate) => rate,
-        value => value.whole()? as f64,
-    };
-    if (0.0..=1e6).contains(&rate) { Ok(rate) } else { Err(format!("{rate} is out of bounds")) }
 }

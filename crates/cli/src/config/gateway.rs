@@ -1,22 +1,21 @@
 //! The table `[gateway]`: where clients come in, who they may be, and how they are served.
 
 use super::File;
+use super::bus::Bus;
 use super::environment::Environment;
-use super::layered::{Layered, address};
+use super::layered::{Layered, address, together};
+use super::values::{COUNT, FLAG, LISTEN, TIME, count, time, time_or_none};
 use carom_gateway::tables::{Table, TableError, Value};
 use carom_gateway::{DEFAULT_LISTEN, Limits};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const TIME: &str = "a time from 1ms to a day, such as \"30s\" or \"500ms\"";
-const COUNT: &str = "a number from 1 on";
-const DAY: Duration = Duration::from_secs(86_400);
-
 /// How clients are served.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     pub(crate) listen: Layered<SocketAddr>,
+    pub(crate) bus: Layered<Bus>,
     pub(crate) keys: Option<Layered<KeysAt>>,
     /// The certificate chain and its key.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
@@ -50,14 +49,28 @@ impl Gateway {
             gateway.keys = Some(Layered::new(KeysAt::Config(file.path.to_owned()), listed));
         }
         let Some(mut table) = file.table.table("gateway")? else { return Ok(gateway) };
-        gateway.take(&mut table, file)?;
+        gateway.take(&mut table, file, environment)?;
         table.finish()?;
         Ok(gateway)
     }
 
+    /// Whether the same is to be done for both, wherever that is written; keys are read again in any case.
+    pub(crate) fn means_the_same(&self, other: &Gateway) -> bool {
+        let keys = |gateway: &Gateway| gateway.keys.as_ref().map(|keys| keys.value.clone());
+        let times = |gateway: &Gateway| {
+            let Gateway { slow_after, auth_grace, ping_interval, ping_timeout, stop_timeout, ltp_throttle, .. } =
+                gateway;
+            ([*slow_after, *auth_grace, *ping_interval, *ping_timeout, *stop_timeout], *ltp_throttle)
+        };
+        self.bus.value == other.bus.value
+            && (self.listen.value, keys(self), &self.tls, self.snapshot, times(self), self.limits)
+                == (other.listen.value, keys(other), &other.tls, other.snapshot, times(other), other.limits)
+    }
+
     fn unconfigured(environment: &Environment) -> Gateway {
         Gateway {
-            listen: listen(environment),
+            listen: together(environment.host.as_ref(), environment.port.as_ref(), DEFAULT_LISTEN),
+            bus: Bus::unconfigured(),
             keys: None,
             tls: None,
             snapshot: true,
@@ -71,12 +84,11 @@ impl Gateway {
         }
     }
 
-    fn take(&mut self, table: &mut Table, file: &File<'_>) -> Result<(), TableError> {
-        let accepted = "an IP address or localhost, and a port, such as \"127.0.0.1:8765\"";
-        if let Some(value) = table.read("listen", accepted, |value| address(&value.text()?))? {
+    fn take(&mut self, table: &mut Table, file: &File<'_>, environment: &Environment) -> Result<(), TableError> {
+        if let Some(value) = table.read("listen", LISTEN, |value| address(&value.text()?))? {
             self.listen = Layered::new(value, table.place("listen"));
         }
-        table.read("bus", "\"memory\"", bus)?;
+        self.bus = Bus::take(table, file, environment)?;
         if let Some(name) = table.read("keys", "the name of a file", Value::text)? {
             if let Some(listed) = &self.keys {
                 let problem =
@@ -93,7 +105,7 @@ impl Gateway {
             (Some(_), None) => return Err(table.wrong("tls_certificate", "tls_key is missing; accepted: both or none")),
             (None, Some(_)) => return Err(table.wrong("tls_key", "tls_certificate is missing; accepted: both or none")),
         };
-        if let Some(value) = table.read("snapshot", "true or false", Value::flag)? {
+        if let Some(value) = table.read("snapshot", FLAG, Value::flag)? {
             self.snapshot = value;
         }
         let accepted = "a time up to a day, such as \"50ms\", or 0 for every price";
@@ -118,17 +130,6 @@ impl Gateway {
     }
 }
 
-fn listen(environment: &Environment) -> Layered<SocketAddr> {
-    let Environment { host, port, .. } = environment;
-    let value = SocketAddr::new(
-        host.as_ref().map_or(DEFAULT_LISTEN.ip(), |host| host.value),
-        port.as_ref().map_or(DEFAULT_LISTEN.port(), |port| port.value),
-    );
-    let origins = [host.as_ref().map(|host| &*host.origin), port.as_ref().map(|port| &*port.origin)];
-    let origins: Vec<&str> = origins.into_iter().flatten().collect();
-    Layered::new(value, if origins.is_empty() { "the default".to_owned() } else { origins.join(", ") })
-}
-
 fn limits(limits: &mut Limits, mut table: Table) -> Result<(), TableError> {
     for (key, field) in [
         ("message_size", &mut limits.message_size),
@@ -150,27 +151,4 @@ fn limits(limits: &mut Limits, mut table: Table) -> Result<(), TableError> {
         }
     }
     table.finish()
-}
-
-fn bus(value: Value) -> Result<(), String> {
-    match &*value.text()? {
-        "memory" => Ok(()),
-        other => Err(format!("`{}` is no kind of bus", other.escape_debug())),
-    }
-}
-
-/// From 1 on.
-pub(super) fn count(value: Value) -> Result<usize, String> {
-    let count = usize::try_from(value.whole()?).map_err(|error| error.to_string())?;
-    if count == 0 { Err("0 is too few".to_owned()) } else { Ok(count) }
-}
-
-pub(super) fn time(value: Value) -> Result<Duration, String> {
-    time_or_none(value)?.ok_or_else(|| "no time at all is out of bounds".to_owned())
-}
-
-/// Zero is none.
-pub(super) fn time_or_none(value: Value) -> Result<Option<Duration>, String> {
-    let time = value.time()?;
-    if time > DAY { Err(format!("{time:?} is out of bounds")) } else { Ok(Some(time).filter(|time| !time.is_zero())) }
 }

@@ -43,6 +43,19 @@ pub(super) fn host(text: &str) -> Option<IpAddr> {
     text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text).parse().ok()
 }
 
+/// An address of a host and a port that different layers may have set, with all of them as its origin.
+pub(super) fn together(
+    host: Option<&Layered<IpAddr>>,
+    port: Option<&Layered<u16>>,
+    default: SocketAddr,
+) -> Layered<SocketAddr> {
+    let value =
+        SocketAddr::new(host.map_or(default.ip(), |host| host.value), port.map_or(default.port(), |port| port.value));
+    let origins = [host.map(|host| &*host.origin), port.map(|port| &*port.origin)];
+    let origins: Vec<&str> = origins.into_iter().flatten().collect();
+    Layered::new(value, if origins.is_empty() { "the default".to_owned() } else { origins.join(", ") })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

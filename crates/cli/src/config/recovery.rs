@@ -1,36 +1,39 @@
-//! How a feed comes back: the keys of a `[[feed]]` for attempts to open connections.
+//! How connections come back: the keys of a `[[feed]]` or a `[[service]]` for attempts to open them.
 
-use super::gateway::{time, time_or_none};
+use super::values::{time, time_or_none};
 use carom::Policy;
 use carom_gateway::tables::{Table, TableError};
 use std::time::Duration;
 
-/// So that delays double evenly from the default up to near the longest; what is tried after that is tried for good.
-const ATTEMPTS: u32 = 8;
-
 /// How patiently and how far apart connections are opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Recovery {
+    attempts: u32,
     attempt_timeout: Duration,
     max_attempt_timeout: Duration,
     delay: Duration,
     max_delay: Duration,
 }
 
-impl Default for Recovery {
-    fn default() -> Recovery {
+impl Recovery {
+    /// As it is when nothing is said but how often.
+    pub(super) fn new(attempts: u32) -> Recovery {
         Recovery {
+            attempts,
             attempt_timeout: Duration::from_secs(2),
             max_attempt_timeout: Duration::from_secs(8),
             delay: Duration::from_millis(100),
             max_delay: Duration::from_secs(10),
         }
     }
-}
 
-impl Recovery {
-    pub(super) fn take(table: &mut Table) -> Result<Recovery, TableError> {
-        let mut recovery = Recovery::default();
+    /// No longer between attempts than this.
+    pub(super) fn max_delay(self, max_delay: Duration) -> Recovery {
+        Recovery { max_delay, ..self }
+    }
+
+    /// What a table says, and these where it says nothing.
+    pub(super) fn take(table: &mut Table, mut recovery: Recovery) -> Result<Recovery, TableError> {
         let accepted = "a time from 1ms to a day, such as \"2s\"";
         if let Some(delay) =
             table.read("delay", "a time up to a day, such as \"100ms\", or 0 for none", time_or_none)?
@@ -59,7 +62,7 @@ impl Recovery {
 
     pub(crate) fn policy(&self) -> Policy {
         Policy::default()
-            .attempts(ATTEMPTS)
+            .attempts(self.attempts)
             .timeout(self.attempt_timeout)
             .max_timeout(self.max_attempt_timeout)
             .delay(self.delay)
@@ -71,9 +74,11 @@ impl Recovery {
 mod tests {
     use super::*;
 
+    const ATTEMPTS: u32 = 8;
+
     fn policy(text: &str) -> Policy {
         let mut table = Table::parse("c.toml", text).unwrap();
-        let recovery = Recovery::take(&mut table).unwrap();
+        let recovery = Recovery::take(&mut table, Recovery::new(ATTEMPTS)).unwrap();
         table.finish().unwrap();
         recovery.policy()
     }

@@ -1,9 +1,11 @@
 //! What a gateway says when it has started: what it serves, where, and what to try.
 
+use super::buses::Buses;
 use super::feeds::Feeds;
 use super::request::Request;
-use crate::config::{Feed, KeysAt};
+use crate::config::{Bus, Feed, KeysAt};
 use crate::output::reachable;
+use crate::units::several;
 use carom_gateway::DEFAULT_LISTEN;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -11,15 +13,22 @@ use std::net::SocketAddr;
 /// The key, for those whose keys are theirs to know.
 const YOURS: &str = "YOUR_KEY";
 
-pub(super) fn of(request: &Request, at: SocketAddr, feeds: &Feeds) -> String {
-    let scheme = if request.config.gateway.tls.is_some() { "wss" } else { "ws" };
-    let mut text = format!("gateway: {scheme}://{at} ({})\n", request.config.gateway.listen.origin);
-    for (running, feed) in feeds.running.iter().zip(&request.config.feeds) {
+/// What is served, and where.
+pub(super) fn summary(request: &Request, at: SocketAddr, buses: &Buses, feeds: &Feeds) -> String {
+    let mut text = format!("gateway: {}://{at} ({})\n", scheme(request), request.gateway.listen.origin);
+    text += &Bus::summary(&request.gateway.bus, buses.local_addr());
+    for (running, feed) in feeds.running.iter().zip(&request.feeds) {
         let _ = writeln!(text, "feed: {} at {} from {}", feed.user, feed.broker, running.upstream);
-        let (most, connections) = (feed.max_topics_per_connection, feed.max_connections);
-        let _ = writeln!(text, "  up to {most} symbols on each of {connections} connections");
+        if let Some(member) = &running.member {
+            let _ = writeln!(text, "  shared with other gateways, which know this one as {member}");
+        }
+        if feed.is_connected() {
+            let connections = several(feed.max_connections, "connection");
+            let each = if feed.max_connections == 1 { "" } else { "each of " };
+            let _ = writeln!(text, "  up to {} symbols on {each}{connections}", feed.max_topics_per_connection);
+        }
     }
-    match &request.config.gateway.keys {
+    match &request.gateway.keys {
         Some(keys) => {
             let _ = writeln!(text, "keys: {} ({})", request.keys.len(), keys.origin);
         }
@@ -30,10 +39,19 @@ pub(super) fn of(request: &Request, at: SocketAddr, feeds: &Feeds) -> String {
             text += "  made for this run, and shown once; `carom key new` makes one that lasts\n";
         }
     }
-    match (&request.config.gateway.keys, request.config.feeds.first()) {
-        (Some(keys), Some(feed)) if !request.serves_somebody() => text + &to_begin(&keys.value, feed),
-        _ => text + &to_try(scheme, reachable(at), request),
+    text
+}
+
+/// What to do next.
+pub(super) fn next(request: &Request, at: SocketAddr) -> String {
+    match (&request.gateway.keys, request.feeds.first()) {
+        (Some(keys), Some(feed)) if !request.serves_somebody() => to_begin(&keys.value, feed),
+        _ => to_try(scheme(request), reachable(at), request),
     }
+}
+
+fn scheme(request: &Request) -> &'static str {
+    if request.gateway.tls.is_some() { "wss" } else { "ws" }
 }
 
 /// Nobody could try anything yet.
@@ -55,7 +73,7 @@ Nobody has a key for any feed. To make one, and to have it known:
 }
 
 /// As a shell takes it for one word.
-fn typed(word: &str) -> String {
+pub(super) fn typed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -65,10 +83,15 @@ fn typed(word: &str) -> String {
 }
 
 fn to_try(scheme: &str, at: SocketAddr, request: &Request) -> String {
+    let examples = request.feeds.first().map(|feed| feed.upstream.examples()).unwrap_or_default();
+    let Some(first) = examples.first() else { return String::new() };
+    let (exchange, symbol) = (first.exchange(), first.symbol());
+    let symbols: Vec<String> = examples.iter().map(|example| typed(&example.to_string())).collect();
+    let symbols = symbols.join(" ");
     let key = request.made.first().map_or(YOURS, |(_, key)| key.reveal());
     let url = format!("{scheme}://{at}");
     let mut options = String::new();
-    if let Some((chain, _)) = &request.config.gateway.tls {
+    if let Some((chain, _)) = &request.gateway.tls {
         let _ = write!(options, " --url {url} --ca {}", chain.display());
     } else if at != DEFAULT_LISTEN {
         let _ = write!(options, " --url {url}");
@@ -76,13 +99,13 @@ fn to_try(scheme: &str, at: SocketAddr, request: &Request) -> String {
     format!(
         "
 To try it:
-  CAROM_KEY={key} carom watch{options} NSE:SBIN NSE:RELIANCE
+  CAROM_KEY={key} carom watch{options} {symbols}
 
 or, with `pip install openalgo`:
   import time, openalgo
   client = openalgo.api(api_key=\"{key}\", ws_url=\"{url}\")
   client.connect()
-  client.subscribe_ltp([{{\"exchange\": \"NSE\", \"symbol\": \"SBIN\"}}], on_data_received=print)
+  client.subscribe_ltp([{{\"exchange\": {exchange:?}, \"symbol\": {symbol:?}}}], on_data_received=print)
   time.sleep(60)
 "
     )

@@ -1,8 +1,8 @@
 //! Open files: every client is one, and systems allow few unless they are asked.
 
-/// Allows as many as there can be, and warns when that is too few for so many clients.
+/// Allows as many as there can be, and warns when that is too few for so many clients; `said` is where they are allowed.
 #[cfg(unix)]
-pub(super) fn raise(clients: usize) {
+pub(crate) fn raise(clients: usize, said: &str) {
     use crate::failure::say;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -14,11 +14,11 @@ pub(super) fn raise(clients: usize) {
     let allowed = getrlimit(Resource::Nofile).current;
     if let Some(allowed) = allowed.filter(|&allowed| allowed < clients as u64) {
         say(format_args!(
-            "warning: this system allows {allowed} open files (ulimit -Hn), and limits.clients is {clients}: fewer will get in"
+            "warning: this system allows {allowed} open files (ulimit -Hn), and {said} {clients}: fewer will get in"
         ));
     }
 }
 
 /// There is no such limit.
 #[cfg(not(unix))]
-pub(super) fn raise(_: usize) {}
+pub(crate) fn raise(_: usize, _: &str) {}

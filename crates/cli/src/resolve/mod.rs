@@ -4,6 +4,7 @@ mod follow;
 mod request;
 mod trouble;
 
+use crate::admin::Server;
 use crate::args;
 use crate::failure::{Failure, say};
 use crate::output::known;
@@ -18,6 +19,10 @@ pub(crate) fn run(args: args::Resolve) -> Result<(), Failure> {
     let runtime = crate::runtime()?;
     let resolver = Resolver::start_on(runtime.handle(), request.resolver.clone());
     crate::block_on(runtime, async {
+        let kang = request.kang_port.map(|port| Server::kang("carom resolve", port)).transpose()?;
+        if let Some(kang) = &kang {
+            say(format_args!("kang: http://{}/kang/snapshot", kang.local_addr()));
+        }
         if request.follow { follow::follow(&resolver, &request).await } else { once(&resolver, &request).await }
     })
 }

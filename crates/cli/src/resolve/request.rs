@@ -2,17 +2,16 @@
 
 use crate::args::{self, When};
 use crate::failure::Failure;
+use crate::nameservers::{self, Nameservers};
 use crate::output::Format;
 use carom::Policy;
 use carom::dns::{AnyResolver, Dns, DnsOptions, Ipv6};
 use carom::resolver::{Fixed, Input, ServiceName};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 const SERVICE: &str = "_http._tcp";
 const PORT: u16 = 80;
 const HTTPS: (&str, u16) = ("_https._tcp", 443);
-const NAMESERVER_PORT: u16 = 53;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is to be done.
@@ -24,6 +23,8 @@ pub(super) struct Request {
     /// What is said before it begins.
     pub(super) preamble: Vec<String>,
     pub(super) follow: bool,
+    /// Where kang is served meanwhile.
+    pub(super) kang_port: Option<u16>,
     pub(super) format: Format,
 }
 
@@ -42,7 +43,14 @@ impl Request {
             [] => return usage("a name is missing"),
         };
         let format = if args.json { Format::Json } else { Format::Text };
-        Ok(Request { resolver, input: args.inputs.join(" "), preamble, follow: args.follow, format })
+        Ok(Request {
+            resolver,
+            input: args.inputs.join(" "),
+            preamble,
+            follow: args.follow,
+            kang_port: args.kang_port,
+            format,
+        })
     }
 }
 
@@ -77,8 +85,6 @@ fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning
     }
     let service = name.service.clone().or(given);
     let timeout = args.timeout.unwrap_or(TIMEOUT);
-    let resolvers: Vec<_> =
-        args.resolvers.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|one| !one.is_empty()).collect();
 
     let mut options = DnsOptions::default()
         .srv(service.as_deref().unwrap_or(SERVICE))
@@ -94,9 +100,11 @@ fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning
     if let Some(port) = args.port {
         options = options.default_port(port);
     }
-    if !args.resolvers.is_empty() {
-        options = ask(options, &resolvers)?;
-    }
+    options = match Nameservers::parse(&args.resolvers)? {
+        None => options,
+        Some(Nameservers::At(addresses)) => options.nameservers(addresses),
+        Some(Nameservers::Named(name)) => options.nameservers_at(&name),
+    };
     let resolver = Dns::new(input, options)?;
 
     let milliseconds = timeout.as_millis();
@@ -104,6 +112,7 @@ fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning
     let mut preamble = vec![format!("domain: {}", name.domain), format!("timeout: {milliseconds} millisecond{plural}")];
     preamble.extend(service.map(|service| format!("service: {service}")));
     preamble.extend(name.port.or(args.port).map(|port| format!("port: {port}")));
+    let resolvers: Vec<_> = nameservers::listed(&args.resolvers).collect();
     if !resolvers.is_empty() {
         preamble.push(format!("resolvers: {}", resolvers.join(", ")));
     }
@@ -115,25 +124,6 @@ fn named(input: &str, name: ServiceName, args: &args::Resolve) -> Result<Meaning
 fn policy(timeout: Duration, follow: bool) -> Policy {
     let policy = Policy::default().timeout(timeout).max_timeout(timeout);
     if follow { policy } else { policy.attempts(1).delay(Duration::ZERO) }
-}
-
-/// Addresses, or one name.
-fn ask(options: DnsOptions, resolvers: &[&str]) -> Result<DnsOptions, Failure> {
-    let (mut addresses, mut names) = (Vec::new(), Vec::new());
-    for one in resolvers {
-        match one.parse()? {
-            Input::Address(address, port) => addresses.push(SocketAddr::new(address, port.unwrap_or(NAMESERVER_PORT))),
-            Input::Name(_) => names.push(*one),
-        }
-    }
-    match (&names[..], &addresses[..]) {
-        ([], []) => usage("--resolvers names nobody"),
-        ([], _) => Ok(options.nameservers(addresses)),
-        ([name], []) => Ok(options.nameservers_at(name)),
-        ([name, ..], _) => {
-            usage(format!("`{name}` in --resolvers: a name there stands for all nameservers, and stands alone"))
-        }
-    }
 }
 
 fn usage<T>(problem: impl Into<String>) -> Result<T, Failure> {

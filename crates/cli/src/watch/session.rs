@@ -179,10 +179,10 @@ fn goodbye(frame: Option<CloseFrame>) -> String {
 /// Whoever makes a certificate in one step gets one of an issuer, which vouches for others and not for itself.
 fn no_tls(error: &ConnectError) -> String {
     match error {
-        ConnectError::Certificate { name, reason, .. } if reason.contains("CaUsedAsEndEntity") => {
+        ConnectError::Issuer { name, .. } => {
             let alternative = if name.parse::<IpAddr>().is_ok() { "IP" } else { "DNS" };
             format!(
-                "certificate of `{name}` is one that issues others (CA), and no server's; one that works for both sides: \
+                "{error}; one that works for both sides: \
                  openssl req -x509 -newkey rsa:2048 -nodes -days 365 -keyout key.pem -out chain.pem -subj /CN=carom \
                  -addext basicConstraints=critical,CA:FALSE -addext subjectAltName={alternative}:{name}"
             )

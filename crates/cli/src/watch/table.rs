@@ -4,7 +4,7 @@ use super::message::Tick;
 use super::quote::{Quote, percentage, signed};
 use super::request::Request;
 use crate::args::ModeName;
-use crate::terminal;
+use crate::terminal::{self, cut};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::env;
@@ -205,16 +205,6 @@ fn lines(title: &str, note: &str, mode: ModeName, rows: &[Row], height: usize) -
     lines
 }
 
-/// What fits into so many columns. A character that is not ASCII may take two; then a line ends early rather than late.
-fn cut(line: &str, width: usize) -> &str {
-    let mut columns = 0;
-    let beyond = line.char_indices().find(|(_, c)| {
-        columns += if c.is_ascii() { 1 } else { 2 };
-        columns > width
-    });
-    &line[..beyond.map_or(line.len(), |(at, _)| at)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,12 +222,6 @@ mod tests {
         for height in 0..6 {
             assert!(count(&rows(30), height) <= height.max(4), "{height}");
         }
-    }
-
-    #[test]
-    fn lines_end_before_the_terminal_does() {
-        assert_eq!((cut("NSE:SBIN", 8), cut("NSE:SBIN", 7), cut("", 0)), ("NSE:SBIN", "NSE:SBI", ""));
-        assert_eq!((cut("股票A", 5), cut("股票A", 4), cut("股票A", 3)), ("股票A", "股票", "股"));
     }
 
     #[test]

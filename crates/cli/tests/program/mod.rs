@@ -104,8 +104,13 @@ impl Running {
     }
 
     /// Sends it a signal and returns what it exits with, and all that was left to read.
-    pub(crate) async fn end(mut self, signal: &str) -> Ran {
+    pub(crate) async fn end(self, signal: &str) -> Ran {
         self.signal(signal).await;
+        self.ended().await
+    }
+
+    /// The same of one that ends by itself.
+    pub(crate) async fn ended(mut self) -> Ran {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         let ended = async {
             if let Some(read) = &mut self.stdout {

@@ -2,6 +2,7 @@
 
 use crate::program::PATIENCE;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -25,8 +26,20 @@ pub(crate) fn terminal() -> (File, File) {
 
 /// Runs it with stdout and stderr on a terminal: what it exits with, and what the terminal saw.
 #[allow(dead_code)]
-pub(crate) async fn on_terminal(mut command: Command) -> (Option<i32>, String) {
-    let (mut ours, far) = terminal();
+pub(crate) async fn on_terminal(command: Command) -> (Option<i32>, String) {
+    run_on(terminal(), command).await
+}
+
+/// The same on one with so many columns.
+#[allow(dead_code)]
+pub(crate) async fn on_terminal_of(columns: u16, command: Command) -> (Option<i32>, String) {
+    let terminal = terminal();
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal.0, size).unwrap();
+    run_on(terminal, command).await
+}
+
+async fn run_on((mut ours, far): (File, File), mut command: Command) -> (Option<i32>, String) {
     let mut child = command.stdout(far.try_clone().unwrap()).stderr(far).spawn().unwrap();
     // It holds the far side too, and while it does the terminal has no end.
     drop(command);

@@ -1,0 +1,231 @@
+//! `/healthz`: whether requests should come here, and how every service is doing.
+//!
+//! 200 for as long as clients are served, `"degraded"` if a backend of some service does not work or there is none, a feed of the
+//! gateway is not let in or cannot connect, the gateways that share one cannot reach NATS, or have no owner for what is wanted,
+//! or one that does not have it, or the gateway waits for NATS to start; 503 while what is under way is finished.
+
+use super::view::Status;
+use crate::failure::with_causes;
+use crate::proxy;
+use crate::up::Seen;
+use carom::feed::{self, State};
+use carom_gateway::FeedSnapshot;
+use http::StatusCode;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Health {
+    status: Status,
+    services: Vec<Service>,
+    /// Services that have changed or are gone, and have clients still.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leaving: Vec<Leaving>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateway: Option<Gateway>,
+}
+
+#[derive(Serialize)]
+struct Service {
+    name: String,
+    status: Status,
+    protocol: &'static str,
+    listen: String,
+    backends: Backends,
+    /// Which of them do not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dead: Vec<Dead>,
+    /// Which of them connect, but have failed their users, and are left out for a while.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ejected: Vec<Ejected>,
+    busy: usize,
+    idle: usize,
+    waiting: usize,
+    clients: usize,
+    served: u64,
+    failed: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Leaving {
+    name: String,
+    listen: String,
+    busy: usize,
+    idle: usize,
+    waiting: usize,
+    clients: usize,
+}
+
+#[derive(Serialize)]
+struct Backends {
+    live: usize,
+    dead: usize,
+    #[serde(skip_serializing_if = "is_none")]
+    ejected: usize,
+}
+
+#[derive(Serialize)]
+struct Dead {
+    backend: String,
+    /// The last one, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Ejected {
+    backend: String,
+    /// How long it still is.
+    left_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Gateway {
+    clients: usize,
+    subscriptions: usize,
+    ticks: u64,
+    feeds: usize,
+    /// Which of them do not work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failing: Vec<Failing>,
+    /// Why it has not started yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trouble: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Failing {
+    broker: String,
+    user: String,
+    /// The last one, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// The answer, of what is seen on the board; in full, or the status alone.
+pub(super) fn of(seen: &Seen, in_full: bool) -> (StatusCode, String) {
+    let status = overall(seen);
+    if status == Status::Draining || !in_full {
+        let code = if status == Status::Draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        return (code, serde_json::json!({ "status": status }).to_string());
+    }
+    let services = seen.services.iter().map(Service::of).collect();
+    let gateway = seen.gateway.as_ref().map(Gateway::of).or_else(|| seen.awaited.clone().map(Gateway::awaited));
+    let leaving = seen.leaving.iter().map(Leaving::of).collect();
+    let health = Health { status, services, leaving, gateway };
+    // Nothing in it can fail to be written.
+    (StatusCode::OK, serde_json::to_string(&health).unwrap_or_default())
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+/// How all of it is doing.
+pub(super) fn overall(seen: &Seen) -> Status {
+    let gateway_works = || seen.awaited.is_none() && seen.gateway.iter().flat_map(|gateway| &gateway.feeds).all(works);
+    if seen.stopping {
+        Status::Draining
+    } else if seen.services.iter().all(proxy::Snapshot::works) && gateway_works() {
+        Status::Ok
+    } else {
+        Status::Degraded
+    }
+}
+
+/// Whether a feed can have whatever is wanted of it, for all that is known.
+fn works(seen: &FeedSnapshot) -> bool {
+    carries(&seen.feed) && !is_cut_off(seen) && !is_ownerless(seen)
+}
+
+/// Whether it is shared with gateways of which nothing is heard.
+fn is_cut_off(seen: &FeedSnapshot) -> bool {
+    seen.share.as_ref().is_some_and(|share| !share.bus.connected)
+}
+
+/// Whether something is wanted of an upstream that nobody owns.
+fn is_ownerless(seen: &FeedSnapshot) -> bool {
+    seen.feed.total_subscriptions > 0 && seen.share.as_ref().is_some_and(|share| share.owner.is_none())
+}
+
+fn carries(feed: &feed::Snapshot) -> bool {
+    match feed.state {
+        State::Running => feed.withheld == 0 && !feed.connections.iter().any(|connection| connection.failing),
+        State::Refused | State::Stopping | State::Stopped => false,
+    }
+}
+
+impl Service {
+    fn of(seen: &proxy::Snapshot) -> Service {
+        let proxy::Upstream { backends, busy, idle, waiting, trouble, .. } = &seen.upstream;
+        let (ejected, others): (Vec<_>, Vec<_>) = backends.iter().partition(|backend| backend.is_ejected());
+        let live = others.iter().filter(|backend| backend.is_live()).count();
+        let dead = others.iter().filter(|backend| !backend.is_live());
+        let dead: Vec<Dead> =
+            dead.map(|seen| Dead { backend: seen.name.clone(), reason: seen.reason.clone() }).collect();
+        let ejected: Vec<Ejected> =
+            ejected.iter().map(|seen| Ejected { backend: seen.name.clone(), left_ms: seen.ejected_ms }).collect();
+        Service {
+            name: seen.name.clone(),
+            status: if seen.works() { Status::Ok } else { Status::Degraded },
+            protocol: seen.protocol,
+            listen: seen.listen.to_string(),
+            backends: Backends { live, dead: dead.len(), ejected: ejected.len() },
+            dead,
+            ejected,
+            busy: *busy,
+            idle: *idle,
+            waiting: *waiting,
+            clients: seen.clients,
+            served: seen.served,
+            failed: seen.failed,
+            trouble: trouble.clone(),
+        }
+    }
+}
+
+impl Gateway {
+    fn of(seen: &carom_gateway::Snapshot) -> Gateway {
+        let failing = seen.feeds.iter().filter(|feed| !works(feed));
+        Gateway {
+            clients: seen.clients,
+            subscriptions: seen.subscriptions,
+            ticks: seen.ticks,
+            feeds: seen.feeds.len(),
+            failing: failing.map(Failing::of).collect(),
+            trouble: None,
+        }
+    }
+
+    /// One that has not started.
+    fn awaited(why: String) -> Gateway {
+        Gateway { clients: 0, subscriptions: 0, ticks: 0, feeds: 0, failing: Vec::new(), trouble: Some(why) }
+    }
+}
+
+impl Failing {
+    fn of(seen: &FeedSnapshot) -> Failing {
+        let FeedSnapshot { broker, user, feed, .. } = seen;
+        let cause = feed.cause.as_ref().map(|cause| with_causes(&**cause));
+        let reason = match cause {
+            _ if is_cut_off(seen) => Some("NATS cannot be reached, and without it nobody owns the upstream".to_owned()),
+            None if is_ownerless(seen) => Some("nobody owns the upstream".to_owned()),
+            cause => cause,
+        };
+        Failing { broker: broker.to_string(), user: user.to_string(), reason }
+    }
+}
+
+impl Leaving {
+    fn of(seen: &proxy::Snapshot) -> Leaving {
+        Leaving {
+            name: seen.name.clone(),
+            listen: seen.listen.to_string(),
+            busy: seen.upstream.busy,
+            idle: seen.upstream.idle,
+            waiting: seen.upstream.waiting,
+            clients: seen.clients,
+        }
+    }
+}

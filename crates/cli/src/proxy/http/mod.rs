@@ -1,0 +1,87 @@
+//! HTTP: each request goes to a backend on a connection that is lent for it, and its answer comes back as it is written.
+
+mod attend;
+mod bodies;
+mod forward;
+mod headers;
+mod origin;
+mod plain;
+mod pulse;
+mod refusal;
+mod streams;
+mod target;
+mod visit;
+mod wire;
+
+use super::door::{Closed, Serve};
+use super::refused;
+use super::tally::Tally;
+use crate::config::{self, Service};
+use crate::failure::Failure;
+use ::http::HeaderValue;
+use carom::agent::{Agent, Origin};
+use carom::monitor::Id;
+use carom::pool::State;
+use carom::resolver::Resolver;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Everything that requests have in common.
+pub(super) struct Requests {
+    name: Arc<str>,
+    /// It ends with this.
+    _agent: Agent,
+    origin: Origin,
+    /// The `Host` that backends are shown; without one, the client's own.
+    host: Option<HeaderValue>,
+    /// How long a client may take to send a whole head, to send more of a request, or to take more of its answer.
+    idle_timeout: Option<Duration>,
+    /// How long nothing may be said on a connection that speaks something else.
+    upgraded_timeout: Option<Duration>,
+    tally: Arc<Tally>,
+}
+
+impl Requests {
+    pub(super) fn new(
+        service: &Service,
+        own: &config::Http,
+        resolver: &Resolver,
+        tally: Arc<Tally>,
+    ) -> Result<Requests, Failure> {
+        let agent = Agent::builder().build().map_err(|error| refused(service, &error))?;
+        let origin = agent
+            .create_pool(origin::uri(service, own), origin::options(service, own, resolver))
+            .map_err(|error| refused(service, &error))?;
+        Ok(Requests {
+            name: service.name.as_str().into(),
+            _agent: agent,
+            origin,
+            host: origin::host(service, own),
+            idle_timeout: own.idle_timeout,
+            // Only who has said a time means these as well: unless told otherwise, they may be quiet.
+            upgraded_timeout: own.idle_timeout.filter(|time| Some(*time) != config::Http::default().idle_timeout),
+            tally,
+        })
+    }
+
+    /// Of the service.
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it is, and what requests go through, as the monitor knows it, with a pool for upgrades if that is another.
+    pub(super) fn behind(&self) -> (State, Vec<Id>) {
+        (self.origin.state(), self.origin.ids())
+    }
+}
+
+impl Serve for Requests {
+    async fn serve(self: Arc<Self>, client: TcpStream, closed: Closed) {
+        visit::serve(self, client, closed).await;
+    }
+
+    fn turn_away(&self, client: TcpStream) -> impl Future<Output = ()> + Send + 'static {
+        refusal::turn_away(Arc::clone(&self.name), client)
+    }
+}

@@ -1,0 +1,68 @@
+//! The origin that requests go to: how its servers are called, known and kept.
+
+use crate::config::{self, Backends, Http2, Service};
+use crate::proxy::silence::KEEPALIVE;
+use carom::agent::{OriginOptions, Protocol};
+use carom::resolver::Resolver;
+use http::HeaderValue;
+
+/// How it is called. Checks of idle connections say this as their `Host`, and so do requests that say none.
+pub(super) fn uri(service: &Service, own: &config::Http) -> String {
+    let scheme = if service.tls.is_some() { "https" } else { "http" };
+    let authority = match (&own.host, &service.backends) {
+        (Some(host), _) => host.clone(),
+        (None, Backends::Name(name)) => named(&name.domain, name.port),
+        (None, Backends::Addresses(_)) => service.name.clone(),
+    };
+    format!("{scheme}://{authority}")
+}
+
+/// The `Host` that backends are shown; without one, the client's own.
+pub(super) fn host(service: &Service, own: &config::Http) -> Option<HeaderValue> {
+    let host = match (&own.host, &service.backends) {
+        (Some(host), _) => host.clone(),
+        (None, Backends::Name(name)) => named(&name.domain, name.port),
+        (None, Backends::Addresses(_)) => return None,
+    };
+    // Whatever is configured has been found to be a host.
+    HeaderValue::try_from(host).ok()
+}
+
+/// How it is treated.
+pub(super) fn options(service: &Service, own: &config::Http, resolver: &Resolver) -> OriginOptions {
+    let protocol = match own.http2 {
+        Http2::Negotiate => Protocol::Negotiate,
+        Http2::Only => Protocol::Http2,
+        Http2::Off => Protocol::Http1,
+    };
+    let mut options = OriginOptions::default()
+        .name(&*service.name)
+        .resolver(resolver.clone())
+        .spares(service.spares)
+        .maximum(service.maximum)
+        .claim_timeout(service.claim_timeout)
+        .timeout(own.request_timeout)
+        .recovery(service.recovery.policy())
+        .connection_max_idle(service.max_idle)
+        .ejection(service.ejection.clone())
+        .tcp_keepalive(KEEPALIVE)
+        .protocol(protocol);
+    if let Some(tls) = &service.tls {
+        options = options.tls(tls.builder());
+        match (&tls.server_name, &service.backends) {
+            (Some(name), _) => options = options.server_name(name),
+            (None, Backends::Name(name)) => options = options.server_name(&*name.domain),
+            // That of the origin.
+            (None, Backends::Addresses(_)) => {}
+        }
+    }
+    if let Some((path, interval)) = &own.check {
+        options = options.ping(path).ping_interval(*interval);
+    }
+    options
+}
+
+/// A name that is resolved, with the port that is written with it.
+fn named(domain: &str, port: Option<u16>) -> String {
+    port.map_or_else(|| domain.to_owned(), |port| format!("{domain}:{port}"))
+}

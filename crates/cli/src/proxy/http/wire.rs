@@ -1,0 +1,124 @@
+//! A client's connection as bytes: what was read of it beforehand comes first, and its pulse is felt.
+
+use super::pulse::Pulse;
+use bytes::Bytes;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// How a client begins that knows that HTTP/2 is spoken here. No method of HTTP/1 begins like that.
+const PREFACE: &[u8; 3] = b"PRI";
+
+/// Pieces that are no more than this together are written as one: that costs less than telling the system of each.
+const SMALL: usize = 2 << 10;
+
+/// See the [module](self).
+pub(super) struct Wire {
+    stream: TcpStream,
+    /// What was read of it already, and is to be read again.
+    ahead: Bytes,
+    pulse: Arc<Pulse>,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Wire {
+        Wire { stream, ahead: Bytes::new(), pulse }
+    }
+
+    /// Reads as much as it takes to know whether HTTP/2 is spoken.
+    pub(super) async fn is_http2(&mut self) -> io::Result<bool> {
+        let (mut first, mut held) = ([0; PREFACE.len()], 0);
+        let is_http2 = loop {
+            let count = self.stream.read(&mut first[held..]).await?;
+            held += count;
+            if count == 0 || first[..held] != PREFACE[..held] {
+                break false;
+            }
+            if held == PREFACE.len() {
+                break true;
+            }
+        };
+        self.ahead = Bytes::copy_from_slice(&first[..held]);
+        Ok(is_http2)
+    }
+
+    /// What was read is to be read again, all of it.
+    pub(super) fn put_back(&mut self, read: Bytes) {
+        self.ahead = read;
+    }
+
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(Ok(count)) => self.pulse.wrote(*count),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.pulse.cannot_write(),
+        }
+        written
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let count = buf.remaining().min(self.ahead.len());
+            buf.put_slice(&self.ahead.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        let count = buf.filled().len() - before;
+        if count > 0 {
+            self.pulse.read(count);
+        } else if matches!(read, Poll::Ready(Ok(()))) && buf.remaining() > 0 && self.pulse.waits_for_answer(cx.waker())
+        {
+            // It has said all it wanted to say, and listens. One that has left altogether is noticed when it is written to.
+            return Poll::Pending;
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if let [one] = bufs {
+            return self.poll_write(cx, one);
+        }
+        let length: usize = bufs.iter().map(|piece| piece.len()).sum();
+        if length <= SMALL {
+            let mut joined = [0; SMALL];
+            let mut room = &mut joined[..];
+            for piece in bufs {
+                let (taken, rest) = room.split_at_mut(piece.len());
+                taken.copy_from_slice(piece);
+                room = rest;
+            }
+            return self.poll_write(cx, &joined[..length]);
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,134 @@
+//! TCP: each client is joined to a connection of its own, one that was open before it came.
+
+mod session;
+
+use super::door::{Closed, Serve};
+use super::refused;
+use super::silence::KEEPALIVE;
+use super::tally::Tally;
+use crate::config::{self, Backends, Service};
+use crate::failure::Failure;
+use carom::monitor::Id;
+use carom::pool::{self, Phase, State};
+use carom::resolver::Resolver;
+use carom::tcp::Tcp;
+use carom::tls::Tls;
+use carom::{Connect, Pool};
+use session::Session;
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Everything that sessions have in common.
+pub(super) struct Sessions {
+    name: String,
+    pool: Connections,
+    idle_timeout: Option<Duration>,
+    tally: Arc<Tally>,
+    /// Since a client was left without a backend, none has been given one. It is told once.
+    failing: AtomicBool,
+}
+
+/// Connections to backends: each is one client's, and never another's.
+enum Connections {
+    Plain(Pool<Tcp>),
+    Secure(Pool<Tls>),
+}
+
+impl Sessions {
+    pub(super) fn new(
+        service: &Service,
+        own: &config::Tcp,
+        resolver: &Resolver,
+        tally: Arc<Tally>,
+    ) -> Result<Sessions, Failure> {
+        // Whoever greets its clients does so when we connect; it waits for the client who comes.
+        let tcp = Tcp::default().server_first(true).keepalive(KEEPALIVE);
+        let pool = match &service.tls {
+            None => Connections::Plain(pool(service, resolver, tcp)?),
+            Some(tls) => {
+                let mut builder = tls.builder().tcp(tcp).server_first(true);
+                if let (None, Backends::Name(name)) = (&tls.server_name, &service.backends) {
+                    builder = builder.server_name(&*name.domain);
+                }
+                let tls = builder.build().map_err(|error| refused(service, &error))?;
+                Connections::Secure(pool(service, resolver, tls)?)
+            }
+        };
+        let name = service.name.clone();
+        Ok(Sessions { name, pool, idle_timeout: own.idle_timeout, tally, failing: AtomicBool::new(false) })
+    }
+
+    /// How it is, and its pool, as the monitor knows it.
+    pub(super) fn behind(&self) -> (State, Vec<Id>) {
+        match &self.pool {
+            Connections::Plain(pool) => (pool.state(), vec![pool.id()]),
+            Connections::Secure(pool) => (pool.state(), vec![pool.id()]),
+        }
+    }
+
+    /// Nobody comes any more: connections are only for those who wait for one.
+    pub(super) fn keep_no_spares(&self) {
+        fn resize<C: Connect>(pool: &Pool<C>) {
+            let pool::Snapshot { pool: figures, .. } = pool.snapshot();
+            // What nobody uses is above this maximum, and is closed at once; whoever waits may need the old one. No spares make
+            // sense with each.
+            let _ = pool.resize(0, figures.counts.of(Phase::Busy).max(1));
+            let _ = pool.resize(0, figures.maximum);
+        }
+        match &self.pool {
+            Connections::Plain(pool) => resize(pool),
+            Connections::Secure(pool) => resize(pool),
+        }
+    }
+
+    /// A client was joined to a backend.
+    fn joined(&self) {
+        self.tally.served();
+        if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
+            tracing::warn!(service = self.name, "clients are served again");
+        }
+    }
+
+    /// No backend was found for a client.
+    fn left_alone(&self, why: &dyn std::fmt::Display) {
+        self.tally.failed();
+        if self.failing.swap(true, Ordering::Relaxed) {
+            tracing::debug!(service = self.name, %why, "a client is closed");
+        } else {
+            tracing::warn!(service = self.name, %why, "clients are closed until there is a backend again");
+        }
+    }
+}
+
+impl Serve for Sessions {
+    /// A session that has begun goes on when the door is closed, for as long as it may.
+    async fn serve(self: Arc<Self>, client: TcpStream, _: Closed) {
+        let session = Session { sessions: &self, client };
+        match &self.pool {
+            Connections::Plain(pool) => session.run(pool).await,
+            Connections::Secure(pool) => session.run(pool).await,
+        }
+    }
+
+    /// There are no words for it that every protocol has.
+    fn turn_away(&self, _: TcpStream) -> impl Future<Output = ()> + Send + 'static {
+        ready(())
+    }
+}
+
+fn pool<C: Connect>(service: &Service, resolver: &Resolver, connector: C) -> Result<Pool<C>, Failure> {
+    Pool::builder(connector)
+        .name(&*service.name)
+        .resolver(resolver.clone())
+        .spares(service.spares)
+        .maximum(service.maximum)
+        .claim_timeout(service.claim_timeout)
+        .recovery(service.recovery.policy())
+        .max_idle(service.max_idle)
+        .ejection(service.ejection.clone())
+        .build()
+        .map_err(|error| refused(service, &error))
+}

@@ -1,0 +1,189 @@
+//! HTTP services: what is refused, and what clients are told when nobody answers.
+
+mod program;
+mod proxying;
+mod serving;
+
+use program::PATIENCE;
+use proxying::Proxy;
+use serde_json::Value;
+use testkit::http::{Script, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+
+async fn node() -> Server {
+    Server::start("node-1").await.unwrap()
+}
+
+/// The status, and the JSON of an answer.
+fn told(answer: &str) -> (&str, Value) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    assert!(head.contains("\r\ncontent-type: application/json"), "{answer}");
+    (&head["HTTP/1.1 ".len()..][..3], serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}")))
+}
+
+#[tokio::test]
+async fn what_could_be_read_in_two_ways_reaches_nobody() {
+    let node = node().await;
+    let proxy = Proxy::http("http-shapes", &[node.address()], "").await;
+    for (shape, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: a.test, b.test\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: me@a.test\r\n\r\n", "400"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde", "400"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: +3\r\n\r\nabc", "400"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3, 3\r\n\r\nabc", "400"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "400"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", "400"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "501"),
+        ("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", "400"),
+        ("POST / HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: a.test\r\nX: a\r\n b\r\n\r\n", "400"),
+        ("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n", "501"),
+        ("GET * HTTP/1.1\r\nHost: a.test\r\n\r\n", "400"),
+        ("GET ftp://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n", "400"),
+    ] {
+        // Whoever is not refused at once is told to leave afterwards.
+        let shape = shape.replacen("\r\nHost", "\r\nConnection: close\r\nHost", 1);
+        let shape = if shape.contains("Connection") {
+            shape
+        } else {
+            shape.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)
+        };
+        let answer = proxy.say(shape.as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")) || answer.starts_with(&format!("HTTP/1.0 {status} ")),
+            "{shape}: {answer}"
+        );
+    }
+    assert_eq!(node.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_length_beside_pieces_goes_no_further_and_ends_the_connection() {
+    let node = node().await;
+    let proxy = Proxy::http("http-both", &[node.address()], "").await;
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let sent = format!(
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"
+    );
+    let answer = proxy.say(sent.as_bytes()).await;
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+    for seen in node.seen() {
+        assert_eq!((seen.target.as_str(), seen.header("content-length")), ("/", None));
+    }
+}
+
+#[tokio::test]
+async fn heads_have_bounds() {
+    let node = node().await;
+    let proxy = Proxy::http("http-heads", &[node.address()], "").await;
+    let long = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-Long: {}\r\n", "x".repeat(80 << 10));
+    let many = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{}", "X-Many: 1\r\n".repeat(200));
+    for head in [long, many] {
+        let mut socket = proxy.connect().await;
+        // Whoever has heard enough may end it before everything was said.
+        let _ = socket.write_all(format!("{head}\r\n").as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = timeout(PATIENCE, socket.read_to_end(&mut answer)).await.expect("it ends");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+    assert_eq!(node.requests(), 0);
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_a_bad_gateway_or_nobody_to_serve() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let proxy = Proxy::http("http-502", &[address], "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"").await;
+    let answer = proxy.say(GET).await;
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"], &told["service"]), ("502", &"connect".into(), &"it".into()), "{answer}");
+    assert!(told["message"].as_str().unwrap().to_lowercase().contains("refused"), "{answer}");
+    assert_eq!(proxy.health().await["failed"], 1);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_bad_gateway_that_names_the_backend() {
+    let node = node().await;
+    node.script(Script::new().request().say("what do you want?\r\n\r\n").close());
+    let proxy = Proxy::http("http-garbage", &[node.address()], "").await;
+    let answer = proxy.say(GET).await;
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"]), ("502", &"receive".into()), "{answer}");
+    assert_eq!(told["backend"], node.address().to_string(), "{answer}");
+}
+
+#[tokio::test]
+async fn no_connection_in_time_is_service_unavailable() {
+    let node = node().await;
+    node.script(Script::new().request().hold());
+    let proxy = Proxy::http("http-503", &[node.address()], "maximum = 1\nspares = 1\nclaim_timeout = \"100ms\"").await;
+    let mut first = proxy.connect().await;
+    first.write_all(GET).await.unwrap();
+    timeout(PATIENCE, node.until(|node| node.requests() == 1)).await.expect("it is asked");
+    let answer = proxy.say(GET).await;
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"]), ("503", &"claim".into()), "{answer}");
+}
+
+#[tokio::test]
+async fn a_backend_that_says_nothing_in_time_is_a_gateway_timeout() {
+    let node = node().await;
+    node.script(Script::new().request().hold());
+    let proxy = Proxy::http("http-504", &[node.address()], "request_timeout = \"100ms\"").await;
+    let answer = proxy.say(GET).await;
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"]), ("504", &"timeout".into()), "{answer}");
+    proxy.until("nothing is held", |service| service["busy"] == 0 && service["clients"] == 0).await;
+}
+
+#[tokio::test]
+async fn what_is_being_sent_is_not_late() {
+    let node = node().await;
+    let proxy = Proxy::http("http-upload", &[node.address()], "request_timeout = \"400ms\"").await;
+    let mut socket = proxy.connect().await;
+    let head = b"POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 10\r\n\r\n";
+    socket.write_all(head).await.unwrap();
+    for _ in 0..10 {
+        // What takes longer than the timeout is the point.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        socket.write_all(b"x").await.unwrap();
+    }
+    let mut answer = String::new();
+    timeout(PATIENCE, socket.read_to_string(&mut answer)).await.expect("it ends").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("xxxxxxxxxx"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_none_is_the_clients_mistake() {
+    let node = node().await;
+    let proxy = Proxy::http("http-spoilt", &[node.address()], "").await;
+    let head = "POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let answer = proxy.say(format!("{head}3\r\nabc\r\nnonsense\r\n").as_bytes()).await;
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"]), ("400", &"request".into()), "{answer}");
+    proxy.until("nothing is held", |service| service["busy"] == 0 && service["clients"] == 0).await;
+    let health = proxy.health().await;
+    assert_eq!((&health["failed"], &health["served"]), (&0.into(), &0.into()));
+}
+
+#[tokio::test]
+async fn beyond_so_many_clients_are_told_so() {
+    let node = node().await;
+    let proxy = Proxy::http("http-clients", &[node.address()], "max_clients = 1").await;
+    let first = proxy.connect().await;
+    proxy.until("a client", |service| service["clients"] == 1).await;
+    let answer = proxy.say(GET).await;
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"], &told["service"]), ("503", &"clients".into(), &"it".into()), "{answer}");
+    drop(first);
+    proxy.until("room", |service| service["clients"] == 0).await;
+    assert!(proxy.say(GET).await.starts_with("HTTP/1.1 200 "));
+}
