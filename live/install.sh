@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS and Python with apt-get, and
-# the Python clients of Pulsar, Indy, ZeroMQ and OpenAlgo with pip, in virtual environments below target/. The second generation
-# of OpenAlgo's wants Python 3.12: it is left out where there is none.
+# Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS, nginx, nats-server, Prometheus, wrk, curl,
+# Chromium and Python with apt-get, the Python clients of Pulsar, Indy, ZeroMQ, WebSocket and OpenAlgo with pip, in virtual environments below
+# target/, and kang with npm, there too. The second generation of OpenAlgo's wants Python 3.12, and kang wants Node.js: they are left out
+# where there is none.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -9,7 +10,14 @@ say() { echo "live/install.sh: $*" >&2; }
 
 has_redis() { command -v redis-server >/dev/null || [ -x /usr/bin/redis-server ]; }
 has_postgres() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null; }
+has_psql() { command -v psql >/dev/null; }
+has_nginx() { command -v nginx >/dev/null || [ -x /usr/sbin/nginx ]; }
+has_nats() { command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ]; }
+has_wrk() { command -v wrk >/dev/null; }
+has_curl() { curl --version 2>/dev/null | grep -q HTTP2; }
 has_knot() { command -v knotd >/dev/null || [ -x /usr/sbin/knotd ]; }
+has_prometheus() { command -v promtool >/dev/null && command -v prometheus >/dev/null; }
+has_chromium() { command -v chromium >/dev/null; }
 has_setpriv() { command -v setpriv >/dev/null; }
 has_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
@@ -46,7 +54,7 @@ newer_python() {
 }
 
 install_clients() {
-    provide python3 live-venv pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0
+    provide python3 live-venv pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0 websockets==17.4
     provide python3 live-openalgo-1 openalgo==1.0.47
     # What is left out is noted for the tests, which would not do without it otherwise.
     local newer left_out="$target/live-openalgo-2-left-out"
@@ -61,14 +69,47 @@ install_clients() {
     fi
 }
 
+kang=1.3.0
+has_kang() { grep -qs "\"version\": \"$kang\"" "$target/live-npm/node_modules/kang/package.json"; }
+
+# What cannot be had is noted for the test, which would not do without it otherwise.
+install_kang() {
+    local left_out="$target/live-npm-left-out"
+    if has_kang && command -v node >/dev/null; then
+        rm -f "$left_out"
+        return
+    fi
+    if command -v node >/dev/null && command -v npm >/dev/null; then
+        say "installing kang $kang"
+        mkdir -p "$target/live-npm"
+        # No scripts: one of its packages would build something that it does without.
+        if npm install --prefix "$target/live-npm" --no-save --no-audit --no-fund --ignore-scripts --loglevel error "kang@$kang" \
+            </dev/null >"$target/live-npm/log" 2>&1 && has_kang; then
+            rm -f "$left_out"
+            return
+        fi
+        tail -n 5 "$target/live-npm/log" >&2
+    fi
+    say "no Node.js with npm that could install it: kang $kang is left out"
+    touch "$left_out"
+}
+
 missing=()
 has_redis || missing+=(redis-server)
 has_postgres || missing+=(postgresql)
+has_psql || missing+=(postgresql-client)
 has_knot || missing+=(knot)
+has_nginx || missing+=(nginx-light)
+has_nats || missing+=(nats-server)
+has_prometheus || missing+=(prometheus)
+has_wrk || missing+=(wrk)
+has_curl || missing+=(curl)
+has_chromium || missing+=(chromium)
 has_setpriv || missing+=(util-linux)
 has_venv || missing+=(python3 python3-venv)
 if [ ${#missing[@]} -eq 0 ]; then
     install_clients
+    install_kang
     exit 0
 fi
 
@@ -116,8 +157,9 @@ say "installing ${missing[*]}"
 apt update
 apt install -y --no-install-recommends "${missing[@]}"
 
-for check in has_redis has_postgres has_knot has_setpriv has_venv; do
+for check in has_redis has_postgres has_psql has_knot has_nginx has_nats has_prometheus has_wrk has_curl has_chromium has_setpriv has_venv; do
     "$check" || { say "apt-get succeeded, and yet ${check#has_} is not there"; exit 1; }
 done
 
 install_clients
+install_kang

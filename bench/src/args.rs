@@ -1,6 +1,8 @@
 //! What the command line asks for.
 
+use crate::buses::Role;
 use crate::fanout::Kind;
+use std::net::SocketAddr;
 
 pub const USAGE: &str = "usage: carom-bench [--quick] [--part PART] [--only POOL]";
 
@@ -12,7 +14,27 @@ pub struct Args {
     /// Set by the run itself, for the process that counts allocations.
     pub memory: bool,
     /// Set by the run itself, for the process that serves a load.
-    pub serve: Option<Kind>,
+    pub serve: Option<Serve>,
+}
+
+/// What a process serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serve {
+    Fanout(Kind),
+    /// A bus, or what is on it.
+    Bus(Role),
+    /// HTTP, at this address.
+    Http(SocketAddr),
+}
+
+impl Serve {
+    fn parse(text: &str) -> Option<Serve> {
+        match (text.strip_prefix("http-"), text.strip_prefix("bus-")) {
+            (Some(address), _) => address.parse().ok().map(Serve::Http),
+            (None, Some(role)) => Role::parse(role).map(Serve::Bus),
+            (None, None) => Kind::parse(text).map(Serve::Fanout),
+        }
+    }
 }
 
 impl Args {
@@ -26,7 +48,7 @@ impl Args {
                 "--memory" => args.memory = true,
                 "--serve" => {
                     let kind = words.next().ok_or("--serve needs what is served")?;
-                    args.serve = Some(Kind::parse(&kind).ok_or_else(|| format!("nobody serves {kind:?}"))?);
+                    args.serve = Some(Serve::parse(&kind).ok_or_else(|| format!("nobody serves {kind:?}"))?);
                 }
                 _ => return Err(format!("unknown argument {word:?}")),
             }
@@ -50,8 +72,10 @@ mod tests {
         assert_eq!(args.only.as_deref(), Some("bb8"));
         assert_eq!(args.part.as_deref(), Some("claims"));
         assert_eq!(parse("").unwrap(), Args::default());
-        assert_eq!(parse("--serve gateway").unwrap().serve, Some(Kind::Gateway));
-        assert_eq!(parse("--serve floor-32").unwrap().serve, Some(Kind::Floor { at_once: 32 }));
+        assert_eq!(parse("--serve gateway").unwrap().serve, Some(Serve::Fanout(Kind::Gateway)));
+        assert_eq!(parse("--serve floor-32").unwrap().serve, Some(Serve::Fanout(Kind::Floor { at_once: 32 })));
+        assert_eq!(parse("--serve bus-zeromq").unwrap().serve, Some(Serve::Bus(Role::GatewayOnZeroMq)));
+        assert_eq!(parse("--serve http-127.0.0.1:80").unwrap().serve, Some(Serve::Http(([127, 0, 0, 1], 80).into())));
     }
 
     #[test]

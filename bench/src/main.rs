@@ -1,18 +1,25 @@
 //! Measures carom side by side with others: what a claim and a lease cost, what overload and faults do, what planning and idle
-//! connections cost, what windows spare and cost, what producing to Pulsar costs, and what fanning out costs.
+//! connections cost, what windows spare and cost, what producing to Pulsar costs, what fanning out costs, what a broker's packets
+//! cost, what HTTP costs, and what looking and metrics cost.
 
 mod args;
 mod bars;
+mod buses;
 mod discovery;
 mod fanout;
 mod hazards;
+mod http;
+mod kite;
 mod ledger;
 mod measure;
 mod memory;
+mod metrics;
+mod monitor;
 mod options;
 mod overload;
 mod peers;
 mod planning;
+mod process;
 #[cfg(feature = "pulsar")]
 mod producing;
 mod report;
@@ -21,7 +28,7 @@ mod set;
 mod waits;
 mod window;
 
-use args::{Args, USAGE};
+use args::{Args, Serve, USAGE};
 use measure::Effort;
 use overload::Load;
 use peers::{ENTRIES, Entry};
@@ -41,11 +48,14 @@ struct Extent {
     effort: Effort,
     load: Load,
     fanout: fanout::Extent,
+    http: http::Extent,
 }
 
 impl Extent {
-    const FULL: Self = Self { effort: Effort::FULL, load: Load::FULL, fanout: fanout::Extent::FULL };
-    const QUICK: Self = Self { effort: Effort::QUICK, load: Load::QUICK, fanout: fanout::Extent::QUICK };
+    const FULL: Self =
+        Self { effort: Effort::FULL, load: Load::FULL, fanout: fanout::Extent::FULL, http: http::Extent::FULL };
+    const QUICK: Self =
+        Self { effort: Effort::QUICK, load: Load::QUICK, fanout: fanout::Extent::QUICK, http: http::Extent::QUICK };
 }
 
 /// In the order of the run.
@@ -62,6 +72,12 @@ const PARTS: &[Part] = &[
     Part { name: "window", run: |_| window::report() },
     Part { name: "ledger", run: |extent| ledger::report(&extent.effort.fewer_rounds()) },
     Part { name: "fanout", run: |extent| fanout::report(&extent.fanout) },
+    Part { name: "buses", run: |extent| buses::report(&extent.fanout) },
+    Part { name: "kite", run: |extent| kite::report(&extent.effort.fewer_rounds()) },
+    Part { name: "http", run: |extent| http::report(&extent.http) },
+    Part { name: "sidecar", run: |extent| http::report_proxies(&extent.http) },
+    Part { name: "monitor", run: |_| monitor::report() },
+    Part { name: "metrics", run: |extent| metrics::report(&extent.effort.fewer_rounds()) },
     Part { name: "memory", run: |_| memory::report() },
 ];
 
@@ -75,7 +91,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(kind) = args.serve {
-        return ended(fanout::serve(kind));
+        return ended(match kind {
+            Serve::Fanout(kind) => fanout::serve(kind),
+            Serve::Bus(role) => buses::serve(role),
+            Serve::Http(address) => http::serve(address),
+        });
     }
     let picked = pick(&args.only, "--only", ENTRIES, |entry| entry.name)
         .and_then(|entries| Ok((entries, pick(&args.part, "--part", PARTS, |part| part.name)?)));

@@ -4,19 +4,29 @@
 //! `CAROM_LIVE_SECONDS` says how long servers are killed under load in each of the two storms, Redis and PostgreSQL (60);
 //! `CAROM_SEED` reruns a schedule.
 
+pub mod admin;
 pub mod certificates;
+pub mod chromium;
 pub mod counted;
+pub mod cut;
 pub mod echo;
+pub mod gateways;
 pub mod knot;
 pub mod load;
+pub mod nats;
+pub mod nginx;
 pub mod postgres;
 pub mod process;
 pub mod python;
 pub mod redis;
 pub mod resp;
 pub mod rest;
+pub mod showing;
+pub mod sidecar;
 pub mod storm;
 pub mod table;
+pub mod views;
+pub mod witness;
 
 use std::collections::hash_map::RandomState;
 use std::env;

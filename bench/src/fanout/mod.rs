@@ -5,12 +5,13 @@ mod frames;
 mod publisher;
 mod served;
 
-pub use served::{Kind, serve};
+pub use crowd::{Crowd, Wishes, since_epoch};
+pub use publisher::{Rhythm, payload};
+pub use served::{Kind, gateway, serve};
 
 use crate::bars::{Bar, Limit};
 use crate::measure::median;
 use crate::report;
-use crowd::{Crowd, Wishes};
 use serde_json::{Value, json};
 use served::Served;
 use std::io;
@@ -19,9 +20,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 
 /// Topics of every client.
-const SYMBOLS: usize = 100;
-const BROKER: &str = "bench";
-const USER: &str = "load";
+pub const SYMBOLS: usize = 100;
+pub const BROKER: &str = "bench";
+pub const USER: &str = "load";
 /// What a payload has before the time at which it was published.
 const SENT: &str = r#""sent":"#;
 
@@ -39,7 +40,7 @@ pub struct Extent {
     lead: Duration,
     period: Duration,
     latency: Duration,
-    rounds: usize,
+    pub rounds: usize,
 }
 
 impl Extent {
@@ -178,15 +179,15 @@ fn measure(extent: &Extent, clients: usize, moderate: u64) -> io::Result<Row> {
     let mut beside = if clients > 1 { Some(Beside::start(clients)?) } else { None };
     let (mut p50, mut p99, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..extent.rounds {
-        let without = timed(extent, &mut plain, &crowd, moderate)?;
+        let without = timed(extent, |ticks_s| plain.publish(ticks_s), &crowd, moderate)?;
         p50.push(without.0);
         p99.push(without.1);
         if let Some(Beside { served, crowd, .. }) = &mut beside {
-            ratios.push(timed(extent, served, crowd, moderate)?.1 / without.1);
+            ratios.push(timed(extent, |ticks_s| served.publish(ticks_s), crowd, moderate)?.1 / without.1);
         }
     }
     drop(beside);
-    let delivered_s = most_delivered(extent, &mut plain, &crowd, clients)?;
+    let delivered_s = most_delivered(extent, |ticks_s| plain.publish(ticks_s), &crowd, clients)?;
     std::thread::sleep(extent.lead);
     let kib_each = |bytes: f64| (bytes - before) / clients as f64 / 1024.0;
     let kib_per_client_after = kib_each(plain.memory()?);
@@ -226,18 +227,28 @@ fn bytes_per_topic(extent: &Extent) -> io::Result<f64> {
 }
 
 /// The median and the 99th percentile of the time from publishing to the client.
-fn timed(extent: &Extent, served: &mut Served, crowd: &Crowd, ticks_s: u64) -> io::Result<(f64, f64)> {
-    served.publish(ticks_s)?;
+pub fn timed(
+    extent: &Extent,
+    mut publish: impl FnMut(u64) -> io::Result<()>,
+    crowd: &Crowd,
+    ticks_s: u64,
+) -> io::Result<(f64, f64)> {
+    publish(ticks_s)?;
     std::thread::sleep(extent.lead);
     let waits = crowd.time(extent.latency);
-    served.publish(0)?;
+    publish(0)?;
     waits.map(|waits| (waits.quantile_us(0.50), waits.quantile_us(0.99)))
 }
 
 /// Offers more and more, until half of it is left out; then the best offer again, and its median.
-fn most_delivered(extent: &Extent, served: &mut Served, crowd: &Crowd, clients: usize) -> io::Result<f64> {
+pub fn most_delivered(
+    extent: &Extent,
+    mut publish: impl FnMut(u64) -> io::Result<()>,
+    crowd: &Crowd,
+    clients: usize,
+) -> io::Result<f64> {
     let mut delivered_s = |offered_s: f64| {
-        served.publish((offered_s / clients as f64) as u64)?;
+        publish((offered_s / clients as f64) as u64)?;
         std::thread::sleep(extent.lead);
         crowd.count(extent.period)
     };
@@ -253,7 +264,7 @@ fn most_delivered(extent: &Extent, served: &mut Served, crowd: &Crowd, clients: 
         offered_s *= 1.5;
     }
     let again: io::Result<Vec<f64>> = (0..extent.rounds).map(|_| delivered_s(best)).collect();
-    served.publish(0)?;
+    publish(0)?;
     again.map(median)
 }
 
@@ -291,6 +302,6 @@ fn floor(extent: &Extent, clients: usize, at_once: usize) -> io::Result<f64> {
     crowd.count(extent.period)
 }
 
-fn symbol(at: usize) -> String {
+pub fn symbol(at: usize) -> String {
     format!("S{at:05}")
 }

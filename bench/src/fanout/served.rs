@@ -3,16 +3,15 @@
 use super::frames::from_server;
 use super::publisher::{Publisher, payload};
 use super::{BROKER, SYMBOLS, USER, symbol};
+use crate::process::{Process, say};
 use carom::feed::Feed;
 use carom_gateway::keys::{Identity, Keys, NewKey};
 use carom_gateway::{Gateway, Limits};
-use serde_json::{Value, json};
-use std::env;
+use serde_json::json;
 use std::fmt;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -51,11 +50,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A process that serves, as its parent sees it. Dropped, it is ended.
+/// A process that serves, as its parent sees it.
 pub struct Served {
-    process: Child,
-    told: ChildStdin,
-    says: BufReader<ChildStdout>,
+    process: Process,
     pub address: SocketAddr,
     /// `None` where nobody asks for one.
     pub key: Option<String>,
@@ -63,55 +60,24 @@ pub struct Served {
 
 impl Served {
     pub fn start(kind: Kind) -> io::Result<Served> {
-        let mut process = Command::new(env::current_exe()?)
-            .args(["--serve", &kind.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(told), Some(says)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(io::Error::other("the process has no pipes"));
-        };
-        let mut served = Served {
-            process,
-            told,
-            says: BufReader::new(says),
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            key: None,
-        };
-        let beginning = served.hear()?;
+        let (process, beginning) = Process::start(kind)?;
         let address = beginning["address"].as_str().and_then(|address| address.parse().ok());
-        served.address = address.ok_or_else(|| io::Error::other("the process did not say where it serves"))?;
-        served.key = beginning["key"].as_str().map(str::to_owned);
-        Ok(served)
+        let address = address.ok_or_else(|| io::Error::other("the process did not say where it serves"))?;
+        Ok(Served { process, address, key: beginning["key"].as_str().map(str::to_owned) })
     }
 
     pub fn publish(&mut self, ticks_s: u64) -> io::Result<()> {
-        writeln!(self.told, "{ticks_s}")
+        self.process.tell(ticks_s)
     }
 
     /// Bytes of memory that the process has by now.
     pub fn memory(&mut self) -> io::Result<f64> {
-        writeln!(self.told, "memory")?;
-        self.hear()?["resident"].as_f64().ok_or_else(|| io::Error::other("the process did not say how large it is"))
+        self.process.ask("memory")
     }
 
     /// Ticks that newer ones took the place of.
     pub fn conflated(&mut self) -> io::Result<u64> {
-        writeln!(self.told, "conflated")?;
-        self.hear()?["conflated"].as_u64().ok_or_else(|| io::Error::other("the process did not say what it left out"))
-    }
-
-    fn hear(&mut self) -> io::Result<Value> {
-        let mut line = String::new();
-        self.says.read_line(&mut line)?;
-        Ok(serde_json::from_str(&line)?)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.ask("conflated").map(|conflated| conflated as u64)
     }
 }
 
@@ -123,31 +89,34 @@ pub fn serve(kind: Kind) -> io::Result<()> {
     }
 }
 
+/// A gateway for anybody who has the key, without a feed as yet.
+pub fn gateway() -> io::Result<(carom_gateway::Builder, NewKey)> {
+    let key = NewKey::generate().map_err(io::Error::other)?;
+    let keys = Keys::in_memory([(Identity::new(BROKER, USER), key.sha256())]);
+    let mut anybody = Limits::default();
+    (anybody.clients_per_address, anybody.strangers_per_address) = (anybody.clients, anybody.clients);
+    anybody.strangers = anybody.clients;
+    let builder = Gateway::builder()
+        .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+        .keys(keys)
+        .limits(anybody)
+        .slow_after(LONG)
+        .ping(LONG, LONG);
+    Ok((builder, key))
+}
+
 fn serve_gateway() -> io::Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let publisher = Publisher::default();
-    let new = NewKey::generate().map_err(io::Error::other)?;
-    let keys = Keys::in_memory([(Identity::new(BROKER, USER), new.sha256())]);
+    let (builder, key) = gateway()?;
     let gateway = runtime.block_on(async {
         let feed = Feed::builder(publisher.clone()).build().map_err(io::Error::other)?;
-        let mut anybody = Limits::default();
-        (anybody.clients_per_address, anybody.strangers_per_address) = (anybody.clients, anybody.clients);
-        anybody.strangers = anybody.clients;
-        Gateway::builder()
-            .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
-            .keys(keys)
-            .feed(BROKER, USER, feed)
-            .limits(anybody)
-            .slow_after(LONG)
-            .ping(LONG, LONG)
-            .start()
-            .await
-            .map_err(io::Error::other)
+        builder.feed(BROKER, USER, feed).start().await.map_err(io::Error::other)
     })?;
-    say(&json!({ "address": gateway.local_addr().to_string(), "key": new.reveal() }));
+    say(&json!({ "address": gateway.local_addr().to_string(), "key": key.reveal() }));
     for line in io::stdin().lines() {
         match line?.as_str() {
-            "memory" => say(&json!({ "resident": resident()? })),
+            "memory" => say(&json!({ "memory": resident()? })),
             "conflated" => say(&json!({ "conflated": gateway.snapshot().conflated })),
             ticks_s => publisher.publish(ticks_s.parse().unwrap_or_default()),
         }
@@ -209,8 +178,4 @@ fn message(number: usize) -> String {
     format!(
         r#"{{"type":"market_data","symbol":"{symbol}","exchange":"NSE","mode":1,"data":{payload},"broker":"{BROKER}"}}"#
     )
-}
-
-fn say(line: &Value) {
-    println!("{line}");
 }

@@ -1,0 +1,61 @@
+//! `psql` through the sidecar's TCP proxy, to a PostgreSQL that is killed and started again.
+
+use carom_live::postgres::{Postgres, USER};
+use carom_live::process::{Folder, command};
+use carom_live::sidecar::Sidecar;
+use carom_live::{Server, ms, until};
+use std::net::SocketAddr;
+use std::path::Path;
+use tokio::process::Command;
+
+/// What psql says to a statement, and whether it went well.
+async fn psql(at: SocketAddr, statement: &str) -> Result<String, String> {
+    let folder = Folder::new("psql", None);
+    let mut psql: Command = command(Path::new("psql"), None, &folder).into();
+    psql.args(["--no-psqlrc", "--tuples-only", "--no-align", "--dbname", "postgres", "--username", USER]);
+    psql.args(["--host", &at.ip().to_string(), "--port", &at.port().to_string(), "--command", statement]);
+    let output = psql.env("PGCONNECT_TIMEOUT", "10").kill_on_drop(true).output().await.expect("psql runs");
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+#[tokio::test]
+async fn psql_reaches_postgres_through_the_tcp_proxy_also_after_it_was_killed() {
+    let mut postgres = Postgres::start().await;
+    let sidecar = Sidecar::start(&format!(
+        "resolve = [\"{}\"]\nprotocol = \"tcp\"\nspares = 2\nmaximum = 8\n",
+        postgres.address()
+    ))
+    .await;
+    assert_eq!(psql(sidecar.address(), "select 6 * 7").await.as_deref(), Ok("42"));
+    // Much in one direction, and a client that sends no more while it is still being answered.
+    let rows = psql(sidecar.address(), "select repeat('x', 1000) from generate_series(1, 5000)").await.expect("rows");
+    assert_eq!((rows.lines().count(), rows.len()), (5000, 5000 * 1001 - 1));
+
+    let many = futures(16, sidecar.address()).await;
+    assert_eq!(many, 16, "more at once than there may be connections: the rest wait their turn");
+
+    postgres.kill();
+    let refused = psql(sidecar.address(), "select 1").await.expect_err("nobody is there");
+    println!("while it is down: {}", refused.trim());
+    postgres.restart().await;
+    let answer = until(ms(30_000), async || psql(sidecar.address(), "select 6 * 7").await).await;
+    assert_eq!(answer, "42");
+    sidecar.stop();
+}
+
+/// So many at once; how many were served.
+async fn futures(count: usize, at: SocketAddr) -> usize {
+    let all: Vec<_> = (0..count).map(|_| tokio::spawn(psql(at, "select pg_sleep(0.2)"))).collect();
+    let mut served = 0;
+    for one in all {
+        match one.await.expect("it runs to its end") {
+            Ok(_) => served += 1,
+            Err(problem) => println!("{problem}"),
+        }
+    }
+    served
+}
