@@ -149,6 +149,17 @@ async fn a_body_dropped_early_costs_the_connection_and_nobody_is_blamed() {
 }
 
 #[tokio::test]
+async fn a_short_body_that_nobody_reads_does_not_cost_the_connection() {
+    let (agent, server) = (single(), server("node").await);
+    server.script(Script::new().times(20, &Script::new().request().answer(200, "b".repeat(5000))));
+    let origin = origin(&agent, [&server]);
+    for _ in 0..20 {
+        drop(soon(origin.request(get("/"))).await.unwrap());
+    }
+    assert_eq!(server.accepted(), 1);
+}
+
+#[tokio::test]
 async fn a_body_longer_than_its_reader_allows_is_an_error() {
     let (agent, server) = (single(), server("node").await);
     let origin = origin(&agent, [&server]);

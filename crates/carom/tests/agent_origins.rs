@@ -217,3 +217,12 @@ async fn every_response_says_how_it_came_about() {
     let how = served(&second);
     assert_eq!((how.attempts, how.reused, how.timings.resolve, how.timings.connect), (1, true, None, None));
 }
+
+#[tokio::test]
+async fn who_does_not_want_to_know_is_not_told_how_a_response_came_about() {
+    let (agent, node) = (single(), server("node").await);
+    let origin = agent.create_pool(API, at(&node).served(false)).unwrap();
+    let response = soon(origin.request(get("/"))).await.unwrap();
+    assert!(response.extensions().get::<carom::agent::Served>().is_none());
+    assert_eq!(response.status(), 200);
+}

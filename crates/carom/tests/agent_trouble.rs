@@ -6,6 +6,7 @@ use agent::*;
 use carom::agent::Step;
 use carom::pool::State;
 use http::Method;
+use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -74,6 +75,8 @@ async fn a_body_that_breaks_off_is_an_error_of_its_reader() {
             server.open_gate();
             let error = read(response).await.expect_err(what);
             assert_eq!(error.step(), Step::Receive, "{what}: {error:?}");
+            let source = error.source().expect("a cause");
+            assert!(source.is::<hyper::Error>() || source.is::<std::io::Error>(), "{what}: {source:?} has a name");
             assert_at_rest(&origin);
         }
     }

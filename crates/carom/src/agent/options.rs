@@ -117,6 +117,9 @@ settings! {
     tls(tls::Builder) as tls, tls::Builder = Tls::builder();
     /// Which HTTP is spoken. Default [`Protocol::Negotiate`].
     protocol(Protocol) as protocol, Protocol = Protocol::Negotiate;
+    /// Whether answers say how they came about, with a [`Served`](super::Served) in their extensions. Default true; whoever just
+    /// passes answers on can do without.
+    served(bool) as served, bool = true;
 }
 
 /// Options of one origin; for [`Agent::create_pool`](super::Agent::create_pool). What is not said is as the agent has it.

@@ -72,18 +72,24 @@ impl Origin {
     ///
     /// # Errors
     /// [`Error`] says at which step it failed.
-    pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Body>, Error>
+    pub fn request<B>(
+        &self,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<Body>, Error>> + Send + use<'_, B>
     where
         B: HttpBody + Send + 'static,
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
-        self.serve(request.map(Body::new)).await
+        self.serve(request.map(Body::new))
     }
 
-    pub(super) fn serve(&self, request: Request<Body>) -> impl Future<Output = Result<Response<Body>, Error>> + Send {
+    pub(super) fn serve(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response<Body>, Error>> + Send + use<'_> {
         // Neither path nor headers: they may hold what is nobody else's business.
         let span = tracing::debug_span!("request", origin = &*self.shared.name, method = %request.method());
-        self.shared.serve(request).instrument(span)
+        self.shared.serve(Box::new(request)).instrument(span)
     }
 
     /// The origin as `https://api.example.com`, with its port if that is not the default one.

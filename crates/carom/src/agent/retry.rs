@@ -6,7 +6,6 @@
 
 use super::body::Body;
 use http::Request;
-use http::request::Parts;
 
 /// How often a request is tried in all.
 pub(super) const ATTEMPTS: u32 = 3;
@@ -15,30 +14,32 @@ pub(super) const ATTEMPTS: u32 = 3;
 /// to each connection.
 pub(super) const UNTRIED: u32 = 8;
 
-/// A copy of a request that may be tried again though it was sent.
-pub(super) struct Spare {
-    head: Parts,
-    body: Body,
-}
+/// What is sent again of a request that may be tried again though it was sent.
+pub(super) struct Spare(Box<Request<Body>>);
 
 impl Spare {
+    /// This one, which may be sent twice: its words were sent, and it is still here.
+    pub(super) fn new(request: Box<Request<Body>>) -> Spare {
+        Spare(request)
+    }
+
     /// `None` if the request must not be sent twice, or cannot: its body can be read only once.
     pub(super) fn of(request: &Request<Body>) -> Option<Spare> {
         if !request.method().is_safe() {
             return None;
         }
         let body = request.body().try_clone()?;
-        let (mut head, ()) = Request::new(()).into_parts();
-        head.method = request.method().clone();
-        head.uri = request.uri().clone();
-        head.version = request.version();
-        head.headers = request.headers().clone();
-        head.extensions = request.extensions().clone();
-        Some(Spare { head, body })
+        let mut copy = Request::new(body);
+        *copy.method_mut() = request.method().clone();
+        *copy.uri_mut() = request.uri().clone();
+        *copy.version_mut() = request.version();
+        *copy.headers_mut() = request.headers().clone();
+        *copy.extensions_mut() = request.extensions().clone();
+        Some(Spare(Box::new(copy)))
     }
 
-    pub(super) fn into_request(self) -> Request<Body> {
-        Request::from_parts(self.head, self.body)
+    pub(super) fn into_request(self) -> Box<Request<Body>> {
+        self.0
     }
 }
 

@@ -29,7 +29,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// How a response came about; found in its extensions.
+/// How a response came about; found in its extensions, unless [`served`](crate::agent::OriginOptions::served) is off.
 ///
 /// ```
 /// # use carom::agent::{Agent, Body, Served};

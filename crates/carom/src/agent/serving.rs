@@ -17,7 +17,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, Uri, Version};
 use http_body::Body as _;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -58,9 +58,9 @@ impl Course {
 impl Shared {
     /// Sends a request and waits for the head of the answer.
     ///
-    /// All that nearly every request does is in this one function, and what few do is in boxes: futures are moved about whole,
-    /// and those inside others each time with them.
-    pub(super) async fn serve(&self, mut request: Request<Body>) -> Result<Response<Body>, Error> {
+    /// All that nearly every request does is in this one function, and what few do is in boxes, as is what is large: futures are
+    /// moved about whole, and those inside others each time with them.
+    pub(super) async fn serve(&self, mut request: Box<Request<Body>>) -> Result<Response<Body>, Error> {
         let begun = clock::now();
         self.note_use(begun);
         self.address(&mut request);
@@ -104,22 +104,27 @@ impl Shared {
             let claimed = clock::now();
             course.attempts += 1;
             let (backend, protocol, made) = (held.backend().clone(), held.protocol(), held.begin_use());
-            let spare = (course.attempts < ATTEMPTS).then(|| Spare::of(&request)).flatten();
-            let manner = Manner { complains: self.settings.ejection.is_some(), repeats: spare.is_some() };
-            self.introduce(&mut request);
-            let mut had_rested = false;
+            let (may, complains) = (course.attempts < ATTEMPTS, self.settings.ejection.is_some());
+            let (mut spare, mut had_rested) = (None, false);
             let settled = match held {
                 Held::Http1(mut claim) => {
-                    let (promise, sent) = http1::send(&mut claim, request, claimed);
+                    self.introduce(&mut request);
+                    let (mut promise, sent) = http1::send(&mut claim, request, claimed, may);
                     had_rested = claim.had_rested();
-                    let mut promise = pin!(promise);
-                    let exchanged = poll_fn(|cx| match (claim.poll_answer(promise.as_mut(), cx), &mut limit) {
+                    let exchanged = poll_fn(|cx| match (claim.poll_answer(&mut promise, cx), &mut limit) {
                         (Poll::Ready(exchanged), _) => Poll::Ready(Some(exchanged)),
                         (Poll::Pending, Some(limit)) => limit.poll_answer(&mut claim, sent.pace()).map(|()| None),
                         (Poll::Pending, None) => Poll::Pending,
                     });
                     match exchanged.await {
-                        Some(exchanged) => Some(http1::settle(claim, exchanged, sent, manner)),
+                        Some(exchanged) => {
+                            let manner = Manner { complains, repeats: promise.repeats() };
+                            let settled = http1::settle(claim, exchanged, sent, manner);
+                            if let Settled::Lost(_) = settled {
+                                spare = promise.into_spare();
+                            }
+                            Some(settled)
+                        }
                         None => {
                             http1::give_up(claim, &sent);
                             None
@@ -127,7 +132,9 @@ impl Shared {
                     }
                 }
                 Held::Http2(seat) => {
-                    let mut exchanging = Box::pin(http2::exchange(seat, request, manner.complains));
+                    spare = if may { Spare::of(&request) } else { None };
+                    self.introduce(&mut request);
+                    let mut exchanging = Box::pin(http2::exchange(seat, *request, complains));
                     let exchanged = poll_fn(|cx| poll_within(&mut limit, exchanging.as_mut(), cx)).await;
                     exchanged.map(|exchanged| exchanged.map_or_else(Settled::Lost, Settled::Answered))
                 }
@@ -143,6 +150,7 @@ impl Shared {
                 None => None,
             };
             request = match settled {
+                Some(Ok(response)) if !self.settings.served => return Ok(response),
                 Some(Ok(mut response)) => {
                     let timings = Timings {
                         resolve,
@@ -199,8 +207,7 @@ impl Shared {
         };
     }
 
-    /// Says what servers expect to hear, if the request does not. Not before it has been copied, if it is: most requests have
-    /// no headers but these.
+    /// Says what servers expect to hear, if the request does not.
     fn introduce(&self, request: &mut Request<Body>) {
         if !request.headers().contains_key(HOST) {
             let tunnel = request.uri().authority().filter(|_| request.method() == Method::CONNECT);
@@ -216,8 +223,11 @@ impl Shared {
 
     /// The way that a first attempt goes, if that is known and there is nothing else to it.
     fn at_once(&self, request: &Request<Body>, course: &Course) -> Option<Found> {
-        let is_plain = course.attempts == 0 && !self.settings.error_on_empty && !is_upgrade(request);
-        if is_plain { self.routes.known() } else { None }
+        if course.attempts > 0 || self.settings.error_on_empty {
+            return None;
+        }
+        // Over HTTP/1 everything can be said.
+        self.routes.known().filter(|found| matches!(found.route, Route::Http1(_)) || !is_upgrade(request))
     }
 
     /// What the next attempt is made on. If no server speaks any more what it did, it is found out anew, once.
@@ -303,12 +313,12 @@ fn usable(claimed: Result<Claim<Connector>, ClaimError>, method: &Method) -> Res
 
 /// What is sent next, if there is another try; otherwise why there was no answer.
 #[cold]
-fn try_again(course: &mut Course, lost: Lost, spare: Option<Spare>) -> Result<Request<Body>, Error> {
+fn try_again(course: &mut Course, lost: Lost, spare: Option<Spare>) -> Result<Box<Request<Body>>, Error> {
     let (request, error) = match lost {
-        Lost::Unsent(request, error) if course.attempts < ATTEMPTS => (*request, error),
+        Lost::Unsent(request, error) if course.attempts < ATTEMPTS => (request, error),
         Lost::Untried(request, error) if course.untried < UNTRIED => {
             (course.attempts, course.untried) = (course.attempts - 1, course.untried + 1);
-            (*request, error)
+            (request, error)
         }
         Lost::Unanswered(error) => match spare {
             Some(spare) => (spare.into_request(), error),

@@ -1,18 +1,17 @@
 //! An answer's body, and the connection it comes from until that can be given back.
 
 use super::Connector;
+use super::coming::{Breach, Coming};
 use crate::Claim;
 use crate::agent::error::{Error, Step};
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
-use std::pin::Pin;
+use http_body::{Frame, SizeHint};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// The body of an answer. Whoever reads it drives the connection; dropped before its end, it ends the connection.
 pub(crate) struct Answer {
-    incoming: Incoming,
+    coming: Coming,
     /// `None` when all that is left has been read from the connection.
     claim: Option<Claim<Connector>>,
     /// That there is an answer counts for the backend, unless somebody has complained of it.
@@ -21,9 +20,9 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Of a connection that is done with it already this is just the body: the connection goes back now.
-    pub(super) fn new(incoming: Incoming, claim: Claim<Connector>, commends: bool) -> Answer {
-        let mut answer = Answer { incoming, claim: Some(claim), commends };
-        if !answer.release() && answer.incoming.is_end_stream() {
+    pub(super) fn new(coming: Coming, claim: Claim<Connector>, commends: bool) -> Answer {
+        let mut answer = Answer { coming, claim: Some(claim), commends };
+        if !answer.release() && answer.coming.is_end_stream() {
             answer.finish();
         }
         answer
@@ -31,10 +30,10 @@ impl Answer {
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let Some(claim) = &mut self.claim else {
-            let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+            let frame = ready!(self.coming.poll_left(cx));
             return Poll::Ready(frame.map(|frame| frame.map_err(cut_short)));
         };
-        let frame = ready!(claim.poll_frame(&mut self.incoming, cx));
+        let frame = ready!(claim.poll_frame(&mut self.coming, cx));
         Poll::Ready(match frame {
             Some(Ok(frame)) => {
                 self.release();
@@ -49,11 +48,11 @@ impl Answer {
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.coming.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.coming.size_hint()
     }
 
     /// Gives the connection back if it is at rest: true then.
@@ -70,7 +69,7 @@ impl Answer {
     /// The body has ended. The connection comes to rest now, or never: the server closes it, or something else came behind.
     fn finish(&mut self) {
         if let Some(claim) = &mut self.claim {
-            let _ = claim.drive();
+            claim.finish();
         }
         if !self.release() {
             self.discard();
@@ -87,7 +86,7 @@ impl Answer {
         }
     }
 
-    fn fail(&mut self, error: hyper::Error) -> Error {
+    fn fail(&mut self, error: Breach) -> Error {
         let Some(mut claim) = self.claim.take() else { return cut_short(error) };
         let (backend, origin) = (claim.backend().clone(), Arc::clone(claim.origin()));
         // Connecting went well, and so it may for others.
@@ -103,6 +102,6 @@ impl Drop for Answer {
     }
 }
 
-fn cut_short(error: hyper::Error) -> Error {
-    Error::new(Step::Receive, "the answer was cut short").caused_by(Arc::new(error) as Arc<_>)
+fn cut_short(error: Breach) -> Error {
+    Error::new(Step::Receive, "the answer was cut short").caused_by(error.into_source())
 }

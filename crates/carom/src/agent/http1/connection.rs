@@ -1,44 +1,44 @@
 //! A connection that speaks HTTP/1, driven by whoever has it: there is no task behind it.
 //!
-//! hyper gives a sender of requests and a connection that must be polled for anything to happen. Both lie here side by side,
-//! and whoever claimed them polls the connection: while waiting for the head of the answer, and while reading its body.
-//! hyper's two ends then talk to each other inside one poll of one task, so that waiting for either of them is waiting for
-//! the socket. [`Relay`] keeps their wake-ups among themselves.
+//! Most requests and answers are [plain], and are said and heard right here. Everything else goes the [full] way, through hyper;
+//! a connection changes over between two requests, or while it waits for an answer, which is then [heard anew](super::replay).
 
 use super::alarm::Alarm;
+use super::coming::{Breach, Coming};
+use super::full::{self, Exchanged, Full};
+use super::plain::{Handing, Plain};
 use super::relay::Relay;
+use super::replay::{Past, Replayed};
 use super::sending::{Pace, Sending};
-use super::upload::Upload;
+use crate::agent::body::Body;
 use crate::agent::dial::{Dialled, Made, Stream};
+use crate::agent::retry::Spare;
 use crate::clock;
 use crate::tcp::Watch;
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{self, Parts, SendRequest};
+use http::{Method, Request, Version};
+use http_body::Frame;
 use std::future::poll_fn;
 use std::mem;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::task::unconstrained;
-
-type Driven = http1::Connection<Stream, Sending>;
-
-/// What hyper has to say about a request that it was given.
-pub(in crate::agent) type Promised = Result<Response<Incoming>, TrySendError<Request<Sending>>>;
 
 /// A server may close a connection that has rested for this long, just as it is used, and is not to blame for it.
 const RESTED: Duration = Duration::from_millis(100);
 
+/// After an answer that was not plain, so many requests go the full way: others may be like it, and changing over costs more than
+/// the plain way saves.
+const FULLY: u8 = 16;
+
 /// What the pool lends.
 pub(crate) struct Connection {
-    sender: SendRequest<Sending>,
-    driven: Driving,
+    way: Way,
+    /// So many more requests go the full way.
+    fully: u8,
+    /// The head of a plain request, as it is written.
+    line: Vec<u8>,
     relay: Arc<Relay>,
     /// The relay's own.
     waker: Waker,
@@ -57,43 +57,52 @@ pub(crate) struct Connection {
     rests: bool,
 }
 
-/// Who drives it.
-enum Driving {
-    /// Whoever has claimed it.
-    Here(Driven),
-    /// A task, which gives it back.
-    Elsewhere(Upload<Driven>),
-    /// Nobody: it has ended, or speaks something else by now.
-    Over(Driven),
-    /// Nobody, and it is not here any more.
-    Nowhere,
+/// How requests are asked.
+enum Way {
+    Plain(Plain),
+    /// Large, and rarely needed.
+    Full(Box<Full>),
+    /// Neither, while it changes over.
+    None,
 }
 
-/// What a request came to.
-pub(in crate::agent) enum Exchanged {
-    /// The head of an answer.
-    Answered(Response<Incoming>),
-    /// The request was not sent at all.
-    Unsent(Box<Request<Sending>>, hyper::Error),
-    /// It ended without a byte of an answer.
-    Unanswered(hyper::Error),
-    /// Something came that is no answer, or not all of one.
-    Broken(hyper::Error),
-    /// The request's own body failed.
-    Spoilt(hyper::Error),
+/// An answer that is waited for.
+pub(in crate::agent) enum Promise {
+    /// To this request, which may be sent once more or not.
+    Plain(Box<Request<Body>>, bool),
+    /// To a request that hyper has. This is what may be sent instead.
+    Full(full::Promise, Option<Spare>),
+}
+
+impl Promise {
+    /// Whether the request can be sent again although it was sent.
+    pub(in crate::agent) fn repeats(&self) -> bool {
+        match self {
+            Promise::Plain(_, repeats) => *repeats,
+            Promise::Full(_, spare) => spare.is_some(),
+        }
+    }
+
+    /// What can be sent again.
+    pub(in crate::agent) fn into_spare(self) -> Option<Spare> {
+        match self {
+            Promise::Plain(request, repeats) => repeats.then(|| Spare::new(request)),
+            Promise::Full(_, spare) => spare,
+        }
+    }
 }
 
 impl Connection {
-    pub(super) async fn begin(dialled: Dialled, origin: &Arc<str>) -> Result<Connection, hyper::Error> {
+    pub(super) fn begin(dialled: Dialled, origin: &Arc<str>) -> Connection {
         let (watch, made) = (dialled.watch(), dialled.made);
-        let (sender, driven) = http1::handshake(dialled.stream).await?;
         let relay = Arc::new(Relay::default());
         let waker = Waker::from(Arc::clone(&relay));
-        let (driven, origin, runtime) = (Driving::Here(driven), Arc::clone(origin), Handle::current());
+        let (way, origin, runtime) = (Way::Plain(Plain::new(dialled.stream)), Arc::clone(origin), Handle::current());
         let (alarm, born, served, rested, rests) = (Alarm::default(), clock::now(), false, false, false);
-        let mut connection = Connection {
-            sender,
-            driven,
+        Connection {
+            way,
+            fully: 0,
+            line: Vec::new(),
             relay,
             waker,
             alarm,
@@ -105,10 +114,7 @@ impl Connection {
             served,
             rested,
             rests,
-        };
-        // It takes requests only after it has been polled.
-        let _ = connection.drive();
-        Ok(connection)
+        }
     }
 
     pub(super) fn watch(&self) -> &Watch {
@@ -142,7 +148,11 @@ impl Connection {
 
     /// Whether it could take a request, as far as anybody here knows.
     pub(super) fn is_at_rest(&self) -> bool {
-        matches!(self.driven, Driving::Here(_)) && self.sender.is_ready()
+        match &self.way {
+            Way::Plain(plain) => plain.is_at_rest(),
+            Way::Full(full) => full.is_at_rest(),
+            Way::None => false,
+        }
     }
 
     /// It is at rest and about to be given back.
@@ -157,54 +167,116 @@ impl Connection {
         if mem::take(&mut self.rests) {
             return self.is_at_rest();
         }
-        self.is_at_rest() && self.watch.is_open() && self.drive().is_pending() && self.is_at_rest()
+        if !self.is_at_rest() || !self.watch.is_open() {
+            return false;
+        }
+        let ended = match &mut self.way {
+            Way::Plain(plain) => {
+                self.relay.begin();
+                plain.poll_rest(&mut Context::from_waker(&self.waker)).is_ready()
+            }
+            Way::Full(full) => full.drive(&self.relay, &self.waker).is_ready(),
+            Way::None => true,
+        };
+        !ended && self.is_at_rest()
     }
 
     /// Sends a request and waits for the head of the answer.
     ///
     /// Cancel safety: the connection cannot be used again, and says so.
-    pub(super) async fn send(&mut self, request: Request<Sending>) -> Exchanged {
-        let mut promise = pin!(self.promise(request));
-        poll_fn(|cx| self.poll_answer(promise.as_mut(), cx)).await
+    pub(super) async fn send(&mut self, request: Box<Request<Body>>) -> Exchanged {
+        let (mut promise, _) = self.promise(request, false);
+        poll_fn(|cx| self.poll_answer(&mut promise, cx)).await
     }
 
-    /// Takes a request. What is promised for it comes about as the [answer is waited for](Connection::poll_answer).
-    pub(super) fn promise(&mut self, request: Request<Sending>) -> impl Future<Output = Promised> + Send + use<> {
+    /// Takes a request, with which it is begun when its [answer is waited for](Connection::poll_answer). If it `may` be sent once
+    /// more, and can be, it is kept for that. Tells how far its body has come, if it is not over as soon as it is sent.
+    pub(super) fn promise(&mut self, request: Box<Request<Body>>, may: bool) -> (Promise, Option<Arc<Pace>>) {
         self.rests = false;
-        // Only driving resolves it, so that nobody needs to be woken for it; and as nobody is, it must not be put off for
-        // having taken its share of the task's time.
-        unconstrained(self.sender.try_send_request(request))
+        if self.asks_plainly(&request) {
+            return (Promise::Plain(request, may), None);
+        }
+        let spare = if may { Spare::of(&request) } else { None };
+        let request = request.map(Sending::new);
+        let pace = request.body().pace();
+        (Promise::Full(self.go_full(Past::default()).promise(request), spare), pace)
+    }
+
+    /// Begins to ask, if request and connection are plain, or that can be made so.
+    fn asks_plainly(&mut self, request: &Request<Body>) -> bool {
+        if self.fully > 0 {
+            self.fully -= 1;
+            return false;
+        }
+        if !Plain::put(request, &mut self.line) {
+            return false;
+        }
+        if let Way::Full(full) = &mut self.way
+            && let Some(stream) = full.let_go()
+        {
+            self.way = Way::Plain(Plain::new(stream));
+        }
+        match &mut self.way {
+            Way::Plain(plain) if plain.is_at_rest() => {
+                plain.ask();
+                true
+            }
+            Way::Plain(_) | Way::Full(_) | Way::None => false,
+        }
+    }
+
+    /// Leaves the stream to hyper, which hears what has happened on it.
+    fn go_full(&mut self, past: Past) -> &mut Full {
+        if let Way::Plain(_) = &self.way
+            && let Way::Plain(plain) = mem::replace(&mut self.way, Way::None)
+        {
+            let (stream, came) = plain.into_parts();
+            self.way = Way::Full(Box::new(Full::begin(Replayed::new(stream, Past { came, ..past }))));
+        }
+        match &mut self.way {
+            Way::Full(full) => full,
+            Way::Plain(_) | Way::None => unreachable!("it has just been left to hyper"),
+        }
     }
 
     /// Waits for the head of the answer that was promised.
-    pub(in crate::agent) fn poll_answer(
-        &mut self,
-        mut promise: Pin<&mut impl Future<Output = Promised>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Exchanged> {
-        let driven = self.drive();
-        let failed = match promise.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(response)) => return Poll::Ready(Exchanged::Answered(response)),
-            Poll::Ready(Err(failed)) => (failed, self.ends_silently()),
-            // Its end without an answer is told when it is dropped.
-            Poll::Pending if driven.is_ready() => {
-                let silent = self.ends_silently();
-                match ready!(promise.poll(cx)) {
-                    Ok(response) => return Poll::Ready(Exchanged::Answered(response)),
-                    Err(failed) => (failed, silent),
-                }
+    pub(in crate::agent) fn poll_answer(&mut self, promise: &mut Promise, cx: &mut Context<'_>) -> Poll<Exchanged> {
+        if let (Promise::Plain(request, _), Way::Plain(plain)) = (&mut *promise, &mut self.way) {
+            self.relay.begin();
+            let is_head = *request.method() == Method::HEAD;
+            match plain.poll_answer(&self.line, is_head, &mut Context::from_waker(&self.waker)) {
+                Poll::Ready(Ok(response)) => return Poll::Ready(Exchanged::Answered(response.map(Coming::Plain))),
+                Poll::Ready(Err(handing)) => self.hand_over(promise, handing),
+                Poll::Pending => return self.wait(cx),
             }
-            Poll::Pending => return self.wait(cx),
+        }
+        let (Promise::Full(promise, _), Way::Full(full)) = (promise, &mut self.way) else {
+            unreachable!("what is not plain is left to hyper")
         };
-        Poll::Ready(match failed {
-            (mut failed, _) if failed.message().is_some() => match failed.take_message() {
-                Some(request) => Exchanged::Unsent(Box::new(request), failed.into_error()),
-                None => Exchanged::Unanswered(failed.into_error()),
-            },
-            (failed, _) if failed.error().is_user() => Exchanged::Spoilt(failed.into_error()),
-            (failed, true) if !failed.error().is_parse() => Exchanged::Unanswered(failed.into_error()),
-            (failed, _) => Exchanged::Broken(failed.into_error()),
-        })
+        let Poll::Ready(exchanged) = full.poll_answer(promise, &self.relay, &self.waker) else { return self.wait(cx) };
+        if let Exchanged::Answered(response) = &exchanged
+            && response.version() != Version::HTTP_11
+        {
+            // hyper knows from then on whom it speaks to.
+            self.fully = FULLY;
+        }
+        Poll::Ready(exchanged)
+    }
+
+    /// What came instead of a plain answer is for hyper to hear.
+    #[cold]
+    fn hand_over(&mut self, promise: &mut Promise, handing: Handing) {
+        let Promise::Plain(request, may) = promise else { return };
+        let (request, may) = (mem::take(request), *may);
+        let spare = if may { Spare::of(&request) } else { None };
+        self.fully = FULLY;
+        let full = match handing {
+            // It hears that before it takes the request, which it then has not sent.
+            Handing::Unasked(unheard) => self.go_full(Past { unheard, ..Past::default() }),
+            Handing::Unsaid(error) => self.go_full(Past { asked: true, unsaid: Some(error), ..Past::default() }),
+            Handing::Other(unheard) => self.go_full(Past { asked: true, unheard, ..Past::default() }),
+        };
+        *promise = Promise::Full(full.promise(request.map(Sending::new)), spare);
     }
 
     /// Whether this time has come. If not, whoever waits for something here is woken by then.
@@ -212,82 +284,59 @@ impl Connection {
         self.alarm.has_come(deadline, &self.waker, &self.runtime)
     }
 
-    /// Ends it, and says whether nothing has come that was not understood as an answer.
-    fn ends_silently(&mut self) -> bool {
-        match mem::replace(&mut self.driven, Driving::Nowhere) {
-            Driving::Here(driven) | Driving::Over(driven) => driven.into_parts().read_buf.is_empty(),
-            Driving::Elsewhere(_) | Driving::Nowhere => true,
-        }
-    }
-
     /// The next piece of an answer's body. When it is the last the connection may be [at rest](Connection::is_at_rest).
     pub(super) fn poll_frame(
         &mut self,
-        incoming: &mut Incoming,
+        coming: &mut Coming,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        if let Driving::Elsewhere(upload) = &mut self.driven {
-            match upload.poll_ended(cx) {
-                Poll::Pending if upload.is_over() => return Poll::Pending,
-                Poll::Pending => return Pin::new(incoming).poll_frame(cx),
-                Poll::Ready(Some(driven)) => self.driven = Driving::Here(driven),
-                Poll::Ready(None) => self.driven = Driving::Nowhere,
+    ) -> Poll<Option<Result<Frame<Bytes>, Breach>>> {
+        match (coming, &mut self.way) {
+            (Coming::Plain(told), Way::Plain(plain)) => {
+                self.relay.begin();
+                match plain.poll_piece(told, &mut Context::from_waker(&self.waker)) {
+                    Poll::Ready(piece) => Poll::Ready(piece.map(|piece| Ok(Frame::data(piece?)))),
+                    Poll::Pending => self.wait(cx),
+                }
+            }
+            (Coming::Full(incoming), Way::Full(full)) => {
+                let frame = ready!(full.poll_frame(incoming, (&self.relay, &self.waker), cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(Breach::Http)))
+            }
+            (Coming::Plain(_) | Coming::Full(_), Way::Plain(_) | Way::Full(_) | Way::None) => {
+                unreachable!("a connection changes over between two answers")
             }
         }
-        let mut quiet = Context::from_waker(Waker::noop());
-        if let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(&mut quiet) {
-            return Poll::Ready(frame);
-        }
-        let ended = self.drive().is_ready();
-        if ended {
-            // What is left of it tells the body that nothing more comes.
-            self.driven = Driving::Nowhere;
-        }
-        match Pin::new(incoming).poll_frame(&mut quiet) {
-            Poll::Ready(frame) => Poll::Ready(frame),
-            Poll::Pending if ended => Poll::Ready(None),
-            Poll::Pending => self.wait(cx),
+    }
+
+    /// The body of an answer has ended: the connection comes to rest now, or never.
+    pub(super) fn finish(&mut self) {
+        if let Way::Full(full) = &mut self.way {
+            let _ = full.drive(&self.relay, &self.waker);
         }
     }
 
     /// The stream of one that was upgraded, and what was read beyond the head; `None` if it had ended before.
     pub(super) async fn take_upgraded(&mut self) -> hyper::Result<Option<(Stream, Bytes)>> {
-        poll_fn(|cx| match self.drive() {
-            Poll::Ready(ended) => Poll::Ready(ended),
-            Poll::Pending => self.wait(cx),
+        poll_fn(|cx| match &mut self.way {
+            Way::Full(full) => match full.drive(&self.relay, &self.waker) {
+                Poll::Ready(ended) => Poll::Ready(ended),
+                Poll::Pending => self.wait(cx),
+            },
+            Way::Plain(_) | Way::None => Poll::Ready(Ok(())),
         })
         .await?;
-        Ok(match mem::replace(&mut self.driven, Driving::Nowhere) {
-            Driving::Here(driven) | Driving::Over(driven) => {
-                let Parts { io, read_buf, .. } = driven.into_parts();
-                Some((io, read_buf))
-            }
-            Driving::Elsewhere(_) | Driving::Nowhere => None,
+        Ok(match &mut self.way {
+            Way::Full(full) => full.take_upgraded(),
+            Way::Plain(_) | Way::None => None,
         })
     }
 
     /// Gives it to a task if its request is, or may be, still being sent: nobody may come to read the answer before all of it
     /// is. An answer that `ends` with its head has no reader who would take it back.
     pub(super) fn drive_elsewhere(&mut self, pace: Arc<Pace>, ends: bool) {
-        if pace.is_written() || ends && self.is_at_rest() {
-            return;
+        if let Way::Full(full) = &mut self.way {
+            full.drive_elsewhere(pace, ends, &self.runtime);
         }
-        self.driven = match mem::replace(&mut self.driven, Driving::Nowhere) {
-            Driving::Here(driven) => Driving::Elsewhere(Upload::begin(driven, pace, &self.runtime)),
-            other @ (Driving::Elsewhere(_) | Driving::Over(_) | Driving::Nowhere) => other,
-        };
-    }
-
-    /// Reads and writes what can be read and written now. Ready when it is over.
-    pub(super) fn drive(&mut self) -> Poll<hyper::Result<()>> {
-        let Driving::Here(driven) = &mut self.driven else { return Poll::Ready(Ok(())) };
-        self.relay.begin();
-        let ended = ready!(Pin::new(driven).poll(&mut Context::from_waker(&self.waker)));
-        // Polled once more, one that was upgraded would be shut down.
-        if let Driving::Here(driven) = mem::replace(&mut self.driven, Driving::Nowhere) {
-            self.driven = Driving::Over(driven);
-        }
-        Poll::Ready(ended)
     }
 
     /// Nothing more can be done now.
@@ -296,3 +345,6 @@ impl Connection {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests;

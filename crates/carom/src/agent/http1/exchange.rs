@@ -2,7 +2,9 @@
 
 use super::Connector;
 use super::answer::Answer;
-use super::connection::{Exchanged, Promised};
+use super::coming::Coming;
+use super::connection::Promise;
+use super::full::Exchanged;
 use super::sending::{Pace, Sending};
 use crate::Claim;
 use crate::agent::body::Body;
@@ -14,7 +16,6 @@ use crate::cause::Chain;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,7 +43,7 @@ pub(crate) enum Settled {
     /// There is an answer.
     Answered(Response<Body>),
     /// The connection speaks something else from now on: it is to be [upgraded](upgrade).
-    Upgrades(Claim<Connector>, Response<Incoming>),
+    Upgrades(Claim<Connector>, Response<Coming>),
     /// There is none.
     Lost(Lost),
 }
@@ -53,14 +54,15 @@ impl Sent {
     }
 }
 
-/// Begins to send a request, now.
+/// Begins to send a request, now. If it `may` be sent once more, and can be, it is kept for that.
 ///
 /// Cancel safety: the connection is closed, and nobody is blamed.
 pub(crate) fn send(
     claim: &mut Claim<Connector>,
-    mut request: Request<Body>,
+    mut request: Box<Request<Body>>,
     now: Instant,
-) -> (impl Future<Output = Promised> + Send + use<>, Sent) {
+    may: bool,
+) -> (Promise, Sent) {
     // Of a body whose size it does not know, hyper believes with some methods that there is none.
     let is_known = request.body().is_end_stream() || request.body().size_hint().exact().is_some();
     if !is_known && request.version() == Version::HTTP_11 && !request.headers().contains_key(CONTENT_LENGTH) {
@@ -68,10 +70,9 @@ pub(crate) fn send(
         request.headers_mut().entry(TRANSFER_ENCODING).or_insert(chunked);
     }
     let connects = *request.method() == Method::CONNECT;
-    let request = request.map(Sending::new);
-    let sent = Sent { connects, pace: request.body().pace() };
     claim.note_use(now);
-    (claim.promise(request), sent)
+    let (promise, pace) = claim.promise(request, may);
+    (promise, Sent { connects, pace })
 }
 
 /// Who is to blame, and what is to be done with the connection, now that it is known what came.
@@ -102,7 +103,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
     if complains && status.is_server_error() {
         claim.complain();
     }
-    Settled::Answered(response.map(|incoming| Body::http1(Answer::new(incoming, claim, complains))))
+    Settled::Answered(response.map(|coming| Body::http1(Answer::new(coming, claim, complains))))
 }
 
 /// No answer came in time. If the server had the whole request, that is held against it.
@@ -134,10 +135,7 @@ fn lose(claim: Claim<Connector>, exchanged: Exchanged) -> Lost {
 /// The connection leaves the pool, but keeps its place there until it ends.
 ///
 /// Cancel safety: as of [`send`].
-pub(crate) async fn upgrade(
-    mut claim: Claim<Connector>,
-    response: Response<Incoming>,
-) -> Result<Response<Body>, Error> {
+pub(crate) async fn upgrade(mut claim: Claim<Connector>, response: Response<Coming>) -> Result<Response<Body>, Error> {
     let (mut head, _) = response.into_parts();
     head.extensions.remove::<OnUpgrade>();
     match claim.take_upgraded().await {

@@ -2,14 +2,18 @@
 
 mod alarm;
 mod answer;
+mod coming;
 mod connection;
 mod exchange;
+mod full;
+mod plain;
 mod relay;
+mod replay;
 mod sending;
 mod upload;
 
 pub(super) use answer::Answer;
-pub(super) use connection::{Connection, Exchanged};
+pub(super) use connection::Connection;
 pub(super) use exchange::{Lost, Settled, give_up, send, settle, upgrade};
 pub(super) use sending::Pace;
 
@@ -17,9 +21,10 @@ use super::body::Body;
 use super::dial::{DialError, Dialer};
 use crate::connect::Connect;
 use carom_core::backend::Backend;
+use coming::Breach;
+use full::Exchanged;
 use http::header::{HOST, HeaderValue};
 use http::{Request, StatusCode, Uri};
-use sending::Sending;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 
@@ -41,7 +46,7 @@ pub(crate) enum Trouble {
     Dial(DialError),
     /// It broke.
     #[error(transparent)]
-    Http(hyper::Error),
+    Http(Breach),
     /// The ping was answered with a server's error.
     #[error("the ping was answered with {0}")]
     Ping(StatusCode),
@@ -56,7 +61,7 @@ impl Connect for Connector {
 
     async fn connect(&self, backend: &Backend) -> Result<Connection, Trouble> {
         let dialled = self.dialer.dial(backend).await.map_err(Trouble::Dial)?;
-        Connection::begin(dialled, &self.origin).await.map_err(Trouble::Http)
+        Ok(Connection::begin(dialled, &self.origin))
     }
 
     fn is_open(&self, connection: &mut Connection) -> bool {
@@ -66,15 +71,15 @@ impl Connect for Connector {
     /// Asks for the path of `ping`: any answer that is no server's error will do.
     async fn check(&self, connection: &mut Connection) -> Result<(), Trouble> {
         let Some((path, host)) = &self.ping else { return Ok(()) };
-        let mut request = Request::new(Sending::new(Body::empty()));
+        let mut request = Request::new(Body::empty());
         *request.uri_mut() = path.clone();
         request.headers_mut().insert(HOST, host.clone());
-        let mut response = match connection.send(request).await {
+        let mut response = match connection.send(Box::new(request)).await {
             Exchanged::Answered(response) => response,
             Exchanged::Unsent(_, error)
             | Exchanged::Unanswered(error)
             | Exchanged::Broken(error)
-            | Exchanged::Spoilt(error) => return Err(Trouble::Http(error)),
+            | Exchanged::Spoilt(error) => return Err(Trouble::Http(error.into())),
         };
         while let Some(frame) = poll_fn(|cx| connection.poll_frame(response.body_mut(), cx)).await {
             frame.map_err(Trouble::Http)?;
@@ -82,7 +87,7 @@ impl Connect for Connector {
         if response.status().is_server_error() {
             return Err(Trouble::Ping(response.status()));
         }
-        let _ = connection.drive();
+        connection.finish();
         if connection.is_at_rest() { Ok(()) } else { Err(Trouble::Closes) }
     }
 
