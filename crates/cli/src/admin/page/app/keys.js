@@ -16,7 +16,8 @@ export function listen() {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if (event.key === 'Escape') return escape(event);
-    const typing = event.target.closest('input, select, textarea, dialog');
+    // One that was just closed has the focus until the page is drawn again.
+    const typing = event.target.closest('input, select, textarea, dialog[open]');
     const act = typing === null ? KEYS[event.key] : undefined;
     if (act === undefined) return;
     event.preventDefault();
