@@ -145,6 +145,22 @@ async fn a_backend_that_says_nothing_in_time_is_a_gateway_timeout() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_say_the_rest_in_time_is_told_so() {
+    let node = node().await;
+    let proxy = Proxy::http("http-408", &[node.address()], "request_timeout = \"200ms\"").await;
+    let mut socket = proxy.connect().await;
+    socket.write_all(b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, socket.read_to_string(&mut answer)).await.expect("it ends").unwrap();
+    let (status, told) = told(&answer);
+    assert_eq!((status, &told["error"]), ("408", &"request".into()), "{answer}");
+    assert!(told["message"].as_str().unwrap().contains("did not come"), "{answer}");
+    proxy.until("nothing is held", |service| service["busy"] == 0 && service["clients"] == 0).await;
+    assert_eq!(proxy.health().await["failed"], 0);
+    assert!(proxy.say(GET).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
 async fn what_is_being_sent_is_not_late() {
     let node = node().await;
     let proxy = Proxy::http("http-upload", &[node.address()], "request_timeout = \"400ms\"").await;

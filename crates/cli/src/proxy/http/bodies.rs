@@ -25,7 +25,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Upload<B> {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.uploading.waits(frame.is_pending());
+        self.uploading.wants(frame.is_ready());
         match &frame {
             Poll::Ready(Some(Ok(_))) => self.uploading.came(),
             Poll::Ready(Some(Err(_))) => self.uploading.spoil(),

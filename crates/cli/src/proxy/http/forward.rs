@@ -5,10 +5,10 @@ use super::headers::{Coding, announce_pieces, join_cookies, note_passage, say_ag
 use super::pulse::UnderWay;
 use super::refusal::Refusal;
 use super::streams;
-use super::target::take_host;
+use super::target::settle_host;
 use super::visit::Visit;
 use bytes::Bytes;
-use carom::agent::{self, Upgraded};
+use carom::agent::{self, Step, Upgraded};
 use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -55,16 +55,14 @@ where
     // Only there when a client wants it, and over HTTP/1.
     let client = request.extensions_mut().remove::<hyper::upgrade::OnUpgrade>();
     let (mut head, body) = request.into_parts();
-    let host = take_host(&mut head)?;
+    settle_host(&mut head)?;
     let mut taken = take_out(&mut head.headers);
     if client.is_none() || !body.is_end_stream() {
         taken.upgrade = None;
     }
     say_again(&mut head.headers, &taken);
-    match (&visit.requests.host, host) {
-        (Some(host), _) => drop(head.headers.insert(HOST, host.clone())),
-        (None, Some(host)) => drop(head.headers.insert(HOST, host)),
-        (None, None) => {}
+    if let Some(host) = &visit.requests.host {
+        head.headers.insert(HOST, host.clone());
     }
     if head.version == Version::HTTP_2 {
         join_cookies(&mut head.headers);
@@ -82,6 +80,7 @@ where
     let mut response = match visit.requests.origin.request(Request::from_parts(head, body)).await {
         Ok(response) => response,
         Err(error) if under_way.is_spoilt() => return Err(Refusal::spoilt(&error)),
+        Err(error) if error.step() == Step::Timeout && under_way.is_awaited() => return Err(Refusal::stalled(&error)),
         Err(error) => return Err(error.into()),
     };
     let passed = response.version();

@@ -46,6 +46,7 @@ pub(super) fn options(service: &Service, own: &config::Http, resolver: &Resolver
         .connection_max_idle(service.max_idle)
         .ejection(service.ejection.clone())
         .tcp_keepalive(KEEPALIVE)
+        .served(false)
         .protocol(protocol);
     if let Some(tls) = &service.tls {
         options = options.tls(tls.builder());

@@ -21,6 +21,8 @@ pub(super) struct Pulse {
     blocked: AtomicBool,
     /// What came of a request was not the rest of it.
     spoilt: AtomicBool,
+    /// When more of a request was last wanted, it was not there.
+    awaited: AtomicBool,
     /// Requests come in turn, so that a client may end its side while it waits for an answer.
     in_turn: AtomicBool,
     /// Who is to be told that the client has ended its side, once it has its answer.
@@ -77,6 +79,7 @@ impl Pulse {
             pulse.begun.fetch_add(1, Ordering::Relaxed);
             pulse.under_way.fetch_add(1, Ordering::Relaxed);
         }
+        under_way.own().awaited.store(false, Ordering::Relaxed);
         under_way
     }
 
@@ -143,6 +146,11 @@ impl UnderWay {
         self.own().spoilt.load(Ordering::Relaxed)
     }
 
+    /// Whether the rest of it was waited for, to the last, and did not come.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.own().awaited.load(Ordering::Relaxed)
+    }
+
     /// That of nobody else but itself: on a connection without streams, one request is under way at a time.
     fn own(&self) -> &Arc<Pulse> {
         self.stream.as_ref().unwrap_or(&self.connection)
@@ -168,8 +176,14 @@ impl Drop for UnderWay {
 }
 
 impl Uploading {
+    /// More of it is wanted, and is there or not.
+    pub(super) fn wants(&mut self, is_there: bool) {
+        self.pulse.awaited.store(!is_there, Ordering::Relaxed);
+        self.waits(!is_there);
+    }
+
     /// Whether somebody waits for more of it now.
-    pub(super) fn waits(&mut self, waiting: bool) {
+    fn waits(&mut self, waiting: bool) {
         match (self.waiting, waiting) {
             (false, true) => self.pulse.uploading.fetch_add(1, Ordering::Relaxed),
             (true, false) => self.pulse.uploading.fetch_sub(1, Ordering::Relaxed),
@@ -209,13 +223,14 @@ mod tests {
         let request = pulse.begin(None);
         assert_eq!(pulse.turn(), None, "a backend is to answer");
         let mut upload = request.upload();
-        upload.waits(true);
+        upload.wants(false);
         pulse.read(10);
         assert_eq!(pulse.turn(), Some(Turn::Send(40)));
         pulse.wrote(5);
         assert_eq!(pulse.turn(), Some(Turn::Send(45)), "it is spoken to");
         drop(upload);
         assert_eq!(pulse.turn(), None);
+        assert!(request.is_awaited(), "nobody wants it any more, but it never came");
 
         pulse.cannot_write();
         assert_eq!(pulse.turn(), Some(Turn::Take(5)));
@@ -231,7 +246,7 @@ mod tests {
         let first = connection.begin(Some(Arc::clone(&one)));
         let second = connection.begin(Some(Arc::clone(&other)));
         let mut upload = first.upload();
-        upload.waits(true);
+        upload.wants(false);
         assert_eq!((one.turn(), other.turn(), connection.turn()), (Some(Turn::Send(0)), None, None));
         upload.came();
         assert_eq!((one.turn(), other.turn()), (Some(Turn::Send(1)), None));

@@ -49,6 +49,12 @@ impl Refusal {
         Refusal::bad(&with_causes(error))
     }
 
+    /// The rest of the request did not come in time.
+    pub(super) fn stalled(error: &Error) -> Refusal {
+        let message = format!("the rest of the request did not come: {error}");
+        Refusal::new(StatusCode::REQUEST_TIMEOUT, "request", &message)
+    }
+
     fn new(status: StatusCode, error: impl ToString, message: &str) -> Refusal {
         Refusal { status, error: error.to_string(), message: message.to_owned(), backend: None }
     }

@@ -6,39 +6,44 @@ use http::request::Parts;
 use http::uri::{Scheme, Uri};
 use http::{Method, Version};
 
-/// Leaves the path and the query in the request, and gives the host that it is for, if it names one.
+/// Leaves the path and the query in the request, and the host that it is for, if it names one, in `Host`.
 ///
 /// # Errors
 /// When it could be taken for one thing here and for another by a backend, or is for a proxy of another kind.
-pub(super) fn take_host(request: &mut Parts) -> Result<Option<HeaderValue>, Refusal> {
+pub(super) fn settle_host(request: &mut Parts) -> Result<(), Refusal> {
     if request.method == Method::CONNECT {
         return Err(Refusal::unimplemented("no tunnels are opened here: CONNECT is not for this service"));
     }
-    let mut codings = request.headers.get_all(TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next()
-        && (!coding.as_bytes().eq_ignore_ascii_case(b"chunked") || codings.next().is_some())
-    {
-        return Err(Refusal::unimplemented("of transfer codings only `chunked` is understood"));
-    }
-    let mut hosts = request.headers.get_all(HOST).iter();
-    let host = hosts.next().cloned();
-    if hosts.next().is_some() {
-        return Err(Refusal::bad("there is more than one Host"));
+    let (mut host, mut coding) = (None, None);
+    // Looking through them once is cheaper than asking for each.
+    for (name, value) in &request.headers {
+        if *name == HOST {
+            if host.replace(value).is_some() {
+                return Err(Refusal::bad("there is more than one Host"));
+            }
+        } else if *name == TRANSFER_ENCODING
+            && (coding.replace(value).is_some() || !value.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        {
+            return Err(Refusal::unimplemented("of transfer codings only `chunked` is understood"));
+        }
     }
     if host.is_none() && request.version == Version::HTTP_11 {
         return Err(Refusal::bad("there is no Host"));
     }
-    if host.as_ref().is_some_and(|host| !is_host(host.as_bytes())) {
+    if host.is_some_and(|host| !is_host(host.as_bytes())) {
         return Err(Refusal::bad("the Host is none"));
     }
     if request.uri.authority().is_none() {
         return if request.uri.path().starts_with('/') || is_server_wide(request) {
-            Ok(host)
+            Ok(())
         } else {
             Err(Refusal::bad("the target is no path"))
         };
     }
-    absolute(request, host).map(Some)
+    let host = host.cloned();
+    let host = absolute(request, host)?;
+    request.headers.insert(HOST, host);
+    Ok(())
 }
 
 /// The target of a request as proxies get it, and as HTTP/2 has it: whom it names goes before what `Host` says.
@@ -86,8 +91,9 @@ mod tests {
             request = request.header(HOST, *host);
         }
         let mut request = request.body(()).unwrap().into_parts().0;
-        let host = take_host(&mut request).map_err(|refusal| refusal.status())?;
-        Ok((host.map(|host| host.to_str().unwrap().to_owned()), request.uri.to_string()))
+        settle_host(&mut request).map_err(|refusal| refusal.status())?;
+        let host = request.headers.get(HOST).map(|host| host.to_str().unwrap().to_owned());
+        Ok((host, request.uri.to_string()))
     }
 
     fn passes(host: &str, target: &str) -> Result<(Option<String>, String), StatusCode> {

@@ -146,8 +146,18 @@ impl Line {
         self
     }
 
-    fn put_length(&mut self, length: u64) {
-        self.put_fmt(format_args!("content-length: {length}\r\n"));
+    fn put_length(&mut self, mut length: u64) {
+        let (mut digits, mut at) = ([0; 20], 20);
+        // Without the machinery that puts anything into words, which takes ten times as long.
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (length % 10) as u8;
+            length /= 10;
+            if length == 0 {
+                break;
+            }
+        }
+        self.put(b"content-length: ").put(&digits[at..]).put(b"\r\n");
     }
 
     fn put_fmt(&mut self, text: std::fmt::Arguments<'_>) {
@@ -216,6 +226,16 @@ mod tests {
         assert_eq!(begin(204, Some(0), false), (with("204 No Content", ""), Framing::None));
         assert_eq!(begin(304, Some(0), true), (with("304 Not Modified", ""), Framing::None));
         assert_eq!(begin(299, Some(0), false), (with("299 <none>", "content-length: 0\r\n"), Framing::Length(0)));
+    }
+
+    #[test]
+    fn any_length_can_be_told() {
+        let mut line = Line::default();
+        for length in [0, 7, 10, 1234567890, u64::MAX] {
+            line.put_length(length);
+            assert_eq!(line.said(), format!("content-length: {length}\r\n").as_bytes());
+            line.clear();
+        }
     }
 
     #[test]
