@@ -7,9 +7,9 @@ mod serving;
 use program::PATIENCE;
 use proxying::Proxy;
 use serde_json::Value;
+use testkit::backends::Nobody;
 use testkit::http::{Script, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
@@ -98,10 +98,9 @@ async fn heads_have_bounds() {
 
 #[tokio::test]
 async fn a_refused_connection_is_a_bad_gateway_or_nobody_to_serve() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let proxy = Proxy::http("http-502", &[address], "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"").await;
+    let nobody = Nobody::new().unwrap();
+    let proxy =
+        Proxy::http("http-502", &[nobody.address()], "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"").await;
     let answer = proxy.say(GET).await;
     let (status, told) = told(&answer);
     assert_eq!((status, &told["error"], &told["service"]), ("502", &"connect".into(), &"it".into()), "{answer}");

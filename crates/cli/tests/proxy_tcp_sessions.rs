@@ -9,6 +9,7 @@ use proxying::Proxy;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use testkit::backends::Nobody;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -156,10 +157,9 @@ async fn so_many_have_a_backend_and_others_wait_for_their_turn() {
 
 #[tokio::test]
 async fn without_a_backend_clients_are_closed_and_it_is_told_once() {
-    let (listener, address) = backend().await;
-    drop(listener);
+    let nobody = Nobody::new().unwrap();
     let more = "spares = 1\nmaximum = 1\nattempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"";
-    let mut proxy = Proxy::tcp("tcp-nobody", &[address], more).await;
+    let mut proxy = Proxy::tcp("tcp-nobody", &[nobody.address()], more).await;
     proxy.until("the backend is dead", |service| service["backends"]["dead"] == 1).await;
     for _ in 0..3 {
         assert_eq!(rest(&mut proxy.connect().await).await, b"");
@@ -167,7 +167,7 @@ async fn without_a_backend_clients_are_closed_and_it_is_told_once() {
     let health = proxy.health().await;
     assert_eq!((&health["failed"], &health["served"]), (&3.into(), &0.into()));
 
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = nobody.listen().unwrap();
     proxy.until("it is back", |service| service["backends"]["live"] == 1 && service["idle"] == 1).await;
     let mut spare = accept(&listener).await;
     let mut client = proxy.connect().await;

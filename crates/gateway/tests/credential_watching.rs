@@ -257,6 +257,13 @@ async fn going_on_without(credential: &Credential) -> Feed<Gate> {
     gate.accept("monday");
     feed.resume();
     is(&feed, State::Running).await;
+    // It says so before it has read the file, which is then to be as it was.
+    let connected = timeout(Duration::from_secs(30), async {
+        while feed.snapshot().live == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    connected.await.expect("it is connected");
     feed
 }
 

@@ -5,6 +5,7 @@ use carom_gateway::upstream::{Dial, DialError, Socket, UpstreamError};
 use futures_util::{SinkExt, StreamExt};
 use std::error::Error;
 use std::time::Duration;
+use testkit::backends::Nobody;
 use testkit::http::{Authority, Certificate};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -109,9 +110,8 @@ async fn how_an_upstream_refuses_is_told_apart() {
 
 #[tokio::test]
 async fn nobody_there_is_unreachable() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("ws://{}", listener.local_addr().unwrap()).parse().unwrap();
-    drop(listener);
+    let nobody = Nobody::new().unwrap();
+    let address = format!("ws://{}", nobody.address()).parse().unwrap();
     let error = open(&Dial::to(address).build().unwrap()).await.unwrap_err();
     assert!(matches!(error, UpstreamError::Unreachable(_)), "{error:?}");
 }

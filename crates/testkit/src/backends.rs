@@ -4,9 +4,11 @@
 //! and examples in real time. Never mix them: paused time jumps while a socket is waited for.
 
 mod echo;
+mod nobody;
 mod scripted;
 mod told;
 
 pub use echo::{EchoServer, Mode};
+pub use nobody::Nobody;
 pub use scripted::{Behaviour, Connection, Ends, OnCheck, OnClose, OnConnect, ScriptError, Scripted};
 pub use told::Told;
