@@ -8,6 +8,7 @@ use futures_util::{SinkExt, StreamExt};
 use program::PATIENCE;
 use proxying::Proxy;
 use std::future::Future;
+use testkit::backends::Nobody;
 use testkit::http::{Script, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -69,6 +70,87 @@ async fn big_bodies_pass_whole_both_ways() {
     };
     soon(async { tokio::join!(write, reading.read_to_end(&mut answer)).1.unwrap() }).await;
     assert!(answer.ends_with(&sent), "byte for byte");
+}
+
+/// Whoever takes long to say the rest is told that the connection ends: here somebody is in time, soon.
+const ATTEMPTS: usize = 10;
+
+#[tokio::test]
+async fn a_short_request_is_heard_to_its_end_though_its_answer_came_before() {
+    let node = node().await;
+    // It answers the head alone; the second request finds the rest of the first one gone.
+    node.script(Script::new().head().answer(200, "early").body().request().answer(200, "next").again());
+    heard_to_the_end(&node, &Proxy::http("http-early", &[node.address()], "spares = 1\nmaximum = 1").await).await;
+}
+
+#[tokio::test]
+async fn a_short_request_is_heard_to_its_end_though_its_backend_has_gone() {
+    let node = node().await;
+    node.script(Script::new().head().answer(200, "early").close());
+    heard_to_the_end(&node, &Proxy::http("http-gone", &[node.address()], "spares = 1").await).await;
+}
+
+/// Somebody whose answer comes before it has said all says the rest, and goes on.
+async fn heard_to_the_end(node: &Server, proxy: &Proxy) {
+    for attempt in 1.. {
+        let (mut socket, asked) = (proxy.connect().await, node.requests());
+        socket.write_all(b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\n").await.unwrap();
+        soon(node.until(|node| node.requests() > asked)).await;
+        socket.write_all(b"abc").await.unwrap();
+        let answer = until(&mut socket, "early").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        if !answer.contains("connection: close") {
+            socket.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await.unwrap();
+            let mut next = String::new();
+            soon(socket.read_to_string(&mut next)).await.unwrap();
+            assert!(next.starts_with("HTTP/1.1 200 "), "{next}");
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_refused_is_heard_to_its_end_too() {
+    let node = node().await;
+    let proxy = Proxy::http("http-heard", &[node.address()], "").await;
+    for attempt in 1.. {
+        let mut socket = proxy.connect().await;
+        let twice = b"POST / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\nContent-Length: 3\r\n\r\n";
+        socket.write_all(twice).await.unwrap();
+        socket.write_all(b"abc").await.unwrap();
+        let answer = until(&mut socket, "}\n").await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        if !answer.contains("connection: close") {
+            socket.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await.unwrap();
+            let mut next = String::new();
+            soon(socket.read_to_string(&mut next)).await.unwrap();
+            assert!(next.starts_with("HTTP/1.1 200 "), "{next}");
+            break;
+        }
+        assert!(attempt < ATTEMPTS, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_much_more_to_say_is_told_that_the_connection_ends_and_hears_it() {
+    const LENGTH: usize = 16 << 20;
+    let nobody = Nobody::new().unwrap();
+    let proxy =
+        Proxy::http("http-much", &[nobody.address()], "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"").await;
+    let mut socket = proxy.connect().await;
+    let head = format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {LENGTH}\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    // It says some of it before it listens, as many do.
+    for _ in 0..8 {
+        // It is not heard for ever.
+        let _ = socket.write_all(&[b'x'; 8 << 10]).await;
+    }
+    let mut answer = Vec::new();
+    let _ = soon(socket.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    proxy.until("nobody is there", |service| service["clients"] == 0).await;
 }
 
 #[tokio::test]
@@ -142,6 +224,26 @@ async fn an_answer_that_breaks_off_is_not_taken_for_whole() {
     assert_eq!(String::from_utf8(rest).unwrap(), "");
     proxy.until("it is known", |service| service["failed"] == 1 && service["busy"] == 0).await;
     assert_eq!(proxy.health().await["served"], 0, "one or the other");
+}
+
+#[tokio::test]
+async fn what_came_of_an_answer_that_breaks_off_at_once_is_passed_on() {
+    for answer in ["Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
+        let node = node().await;
+        node.script(Script::new().request().say(format!("HTTP/1.1 200 OK\r\n{answer}")).close());
+        let proxy = Proxy::http("http-cut", &[node.address()], "").await;
+        for method in ["GET", "POST"].repeat(5) {
+            let request = format!("{method} / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1\r\n\r\nx");
+            let request = if method == "GET" { request.replace("Content-Length: 1\r\n\r\nx", "\r\n") } else { request };
+            let (mut socket, mut heard) = (proxy.connect().await, Vec::new());
+            socket.write_all(request.as_bytes()).await.unwrap();
+            // That it is not whole may be told by a reset.
+            let _ = soon(socket.read_to_end(&mut heard)).await;
+            let heard = String::from_utf8(heard).unwrap();
+            assert!(heard.starts_with("HTTP/1.1 200 "), "{method}, {answer}: {heard:?}");
+            assert!(!heard.ends_with("0\r\n\r\n"), "{method}, {answer}: {heard:?}");
+        }
+    }
 }
 
 #[tokio::test]

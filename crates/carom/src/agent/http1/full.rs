@@ -190,7 +190,9 @@ impl Full {
         }
         self.driven = match mem::replace(&mut self.driven, Driving::Nowhere) {
             Driving::Here(driven) => Driving::Elsewhere(Upload::begin(driven, pace, runtime)),
-            other @ (Driving::Elsewhere(_) | Driving::Over(_) | Driving::Nowhere) => other,
+            // What it has of the request goes nowhere any more, and whose that is is to know.
+            Driving::Over(_) => Driving::Nowhere,
+            other @ (Driving::Elsewhere(_) | Driving::Nowhere) => other,
         };
     }
 

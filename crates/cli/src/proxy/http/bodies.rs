@@ -1,6 +1,6 @@
-//! Bodies on their way: what a client sends, and what a backend answers.
+//! The body of an answer on its way from a backend to a client.
 
-use super::pulse::{UnderWay, Uploading};
+use super::pulse::UnderWay;
 use super::visit::Visit;
 use bytes::Bytes;
 use carom::agent;
@@ -12,36 +12,6 @@ use std::task::{Context, Poll, ready};
 /// The most that is handed to a stream of HTTP/2 at a time: a client that takes that much now and then is not one that takes
 /// nothing.
 const PIECE: usize = 16 << 10;
-
-/// The body of a request, as it comes from a client.
-pub(super) struct Upload<B> {
-    pub(super) body: B,
-    pub(super) uploading: Uploading,
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for Upload<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.uploading.wants(frame.is_ready());
-        match &frame {
-            Poll::Ready(Some(Ok(_))) => self.uploading.came(),
-            Poll::Ready(Some(Err(_))) => self.uploading.spoil(),
-            Poll::Ready(None) | Poll::Pending => {}
-        }
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +27,8 @@ pub(super) enum Outcome {
 /// The body of an answer, as it comes from a backend. The request is under way until its end, and counted then.
 pub(super) struct Answer {
     body: agent::Body,
+    /// How it has ended, which is told next.
+    broke_off: Option<agent::Error>,
     /// What has come of it and is yet to be handed on.
     rest: Bytes,
     visit: Arc<Visit>,
@@ -70,16 +42,24 @@ impl Answer {
             // Nobody has asked for any of it.
             stream.cannot_write();
         }
-        Answer { body, rest: Bytes::new(), visit, under_way, outcome }
+        Answer { body, broke_off: None, rest: Bytes::new(), visit, under_way, outcome }
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, agent::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Err(error)) = &frame {
-            self.outcome = Outcome::Failed;
-            tracing::debug!(service = self.visit.requests.name(), %error, "an answer broke off");
+        if let Some(error) = self.broke_off.take() {
+            return Poll::Ready(Some(Err(error)));
         }
-        Poll::Ready(frame)
+        match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Err(error)) => {
+                self.outcome = Outcome::Failed;
+                tracing::debug!(service = self.visit.requests.name(), %error, "an answer broke off");
+                // What there is of it goes out first: whoever hears nothing at all might believe that nothing was done.
+                self.broke_off = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => Poll::Ready(frame),
+        }
     }
 
     /// The same in pieces, for a stream of which is to be known whether it is taken.

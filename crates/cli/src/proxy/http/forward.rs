@@ -1,11 +1,12 @@
 //! One request: what is meant for the next connection goes to a backend, and its answer comes back.
 
-use super::bodies::{Answer, Outcome, Upload};
+use super::bodies::{Answer, Outcome};
 use super::headers::{Coding, announce_pieces, join_cookies, note_passage, say_again, take_out};
 use super::pulse::UnderWay;
 use super::refusal::Refusal;
 use super::streams;
 use super::target::settle_host;
+use super::upload::{Rest, Upload};
 use super::visit::Visit;
 use bytes::Bytes;
 use carom::agent::{self, Step, Upgraded};
@@ -30,15 +31,27 @@ where
     async move {
         // A stream has a task of its own, which is known inside of it.
         let under_way = begun.unwrap_or_else(|| visit.pulse.begin(streams::current()));
-        let (mut response, outcome) = match pass_on(&visit, &under_way, request).await {
+        let rest = (!request.body().is_end_stream()).then(|| Rest::of(request.body()));
+        let (mut response, outcome) = match pass_on(&visit, &under_way, request, rest.clone()).await {
             Ok(response) => (response, Outcome::Served),
             Err(refusal) => {
                 let failed = refusal.status().is_server_error();
                 (refusal.answer(&visit.requests.name), if failed { Outcome::Failed } else { Outcome::Refused })
             }
         };
-        if visit.is_ending() && version != Version::HTTP_2 && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if version != Version::HTTP_2 && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            // One that was late before was waited for long enough; and who is to leave need not be kept.
+            let waits = response.status() != StatusCode::REQUEST_TIMEOUT && !visit.is_ending();
+            let is_heard = match &rest {
+                Some(rest) => rest.comes(waits).await,
+                None => true,
+            };
+            if !is_heard {
+                visit.pulse.linger();
+            }
+            if !is_heard || visit.is_ending() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
         }
         Ok(response.map(|body| Answer::new(body, visit, under_way, outcome)))
     }
@@ -48,6 +61,7 @@ async fn pass_on<B>(
     visit: &Visit,
     under_way: &UnderWay,
     mut request: Request<B>,
+    rest: Option<Arc<Rest<B>>>,
 ) -> Result<Response<agent::Body>, Refusal>
 where
     B: Body<Data = Bytes, Error: Error + Send + Sync> + Send + Unpin + 'static,
@@ -55,9 +69,11 @@ where
     // Only there when a client wants it, and over HTTP/1.
     let client = request.extensions_mut().remove::<hyper::upgrade::OnUpgrade>();
     let (mut head, body) = request.into_parts();
+    // Dropped, it is left for whoever hears the rest.
+    let upload = rest.map(|rest| Upload::new(body, under_way.upload(), rest));
     settle_host(&mut head)?;
     let mut taken = take_out(&mut head.headers);
-    if client.is_none() || !body.is_end_stream() {
+    if client.is_none() || upload.is_some() {
         taken.upgrade = None;
     }
     say_again(&mut head.headers, &taken);
@@ -69,13 +85,14 @@ where
     }
     note_passage(&mut head.headers, head.version);
     head.version = Version::HTTP_11;
-    let body = if body.is_end_stream() {
-        agent::Body::empty()
-    } else {
-        if body.size_hint().exact().is_none() {
-            announce_pieces(&mut head.headers);
+    let body = match upload {
+        None => agent::Body::empty(),
+        Some(upload) => {
+            if upload.size_hint().exact().is_none() {
+                announce_pieces(&mut head.headers);
+            }
+            agent::Body::new(upload)
         }
-        agent::Body::new(Upload { body, uploading: under_way.upload() })
     };
     let mut response = match visit.requests.origin.request(Request::from_parts(head, body)).await {
         Ok(response) => response,

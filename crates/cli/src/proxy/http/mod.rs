@@ -10,6 +10,7 @@ mod pulse;
 mod refusal;
 mod streams;
 mod target;
+mod upload;
 mod visit;
 mod wire;
 

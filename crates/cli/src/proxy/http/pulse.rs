@@ -23,6 +23,8 @@ pub(super) struct Pulse {
     spoilt: AtomicBool,
     /// When more of a request was last wanted, it was not there.
     awaited: AtomicBool,
+    /// The client may still be speaking when the connection is closed, and is heard for a moment.
+    lingers: AtomicBool,
     /// Requests come in turn, so that a client may end its side while it waits for an answer.
     in_turn: AtomicBool,
     /// Who is to be told that the client has ended its side, once it has its answer.
@@ -100,6 +102,15 @@ impl Pulse {
 
     pub(super) fn cannot_write(&self) {
         self.blocked.store(true, Ordering::Relaxed);
+    }
+
+    /// The connection is closed while the client may be speaking.
+    pub(super) fn linger(&self) {
+        self.lingers.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.load(Ordering::Relaxed)
     }
 
     /// From now on one request is under way at a time.

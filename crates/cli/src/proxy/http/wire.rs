@@ -5,9 +5,11 @@ use bytes::Bytes;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 /// How a client begins that knows that HTTP/2 is spoken here. No method of HTTP/1 begins like that.
 const PREFACE: &[u8; 3] = b"PRI";
@@ -15,17 +17,22 @@ const PREFACE: &[u8; 3] = b"PRI";
 /// Pieces that are no more than this together are written as one: that costs less than telling the system of each.
 const SMALL: usize = 2 << 10;
 
+/// How long a client is heard that is not answered any more.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// See the [module](self).
 pub(super) struct Wire {
     stream: TcpStream,
     /// What was read of it already, and is to be read again.
     ahead: Bytes,
     pulse: Arc<Pulse>,
+    /// How long the client is still heard, when this side has ended.
+    lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Wire {
-        Wire { stream, ahead: Bytes::new(), pulse }
+        Wire { stream, ahead: Bytes::new(), pulse, lingering: None }
     }
 
     /// Reads as much as it takes to know whether HTTP/2 is spoken.
@@ -118,7 +125,25 @@ impl AsyncWrite for Wire {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
+    /// Whoever may still be speaking is heard for a moment: closed with something unread, the connection would be reset, and what
+    /// the client was told might be lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            if !self.pulse.lingers() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let Wire { stream, lingering, .. } = &mut *self;
+        let lingering = lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut heard = [0; SMALL];
+        while lingering.as_mut().poll(cx).is_pending() {
+            let mut heard = ReadBuf::new(&mut heard);
+            match ready!(Pin::new(&mut *stream).poll_read(cx, &mut heard)) {
+                Ok(()) if !heard.filled().is_empty() => {}
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
