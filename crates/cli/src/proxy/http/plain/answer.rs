@@ -148,7 +148,7 @@ impl Line {
 
     fn put_length(&mut self, mut length: u64) {
         let (mut digits, mut at) = ([0; 20], 20);
-        // Without the machinery that puts anything into words, which takes ten times as long.
+        // Without the machinery that puts anything into words: some 350 instructions of each answer were seen to go into that.
         loop {
             at -= 1;
             digits[at] = b'0' + (length % 10) as u8;
