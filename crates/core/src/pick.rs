@@ -6,8 +6,6 @@
 
 mod load;
 
-pub use load::FAILED_USE;
-
 use crate::list::{Chain, Link, NONE};
 use crate::random::Random;
 use load::Loads;
@@ -20,8 +18,11 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pick {
-    /// Of two random backends the one with the lower load (busy connections, weighted by how long uses take where that
-    /// differs by a factor of two or more, failed uses counting as slow); inside it the most recently used connection.
+    /// Of two random backends the one with the lower load; inside it the most recently used connection.
+    ///
+    /// The load is the number of busy connections. It counts up to six times as much for a backend that is slower than the
+    /// median of all backends or that failed uses, where that makes a difference of more than a factor of two. This penalty
+    /// halves every two seconds, so a backend that has recovered gets its share again within five.
     #[default]
     LeastLoaded,
     /// The least recently used over the whole pool: every connection takes its turn.

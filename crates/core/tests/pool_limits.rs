@@ -8,6 +8,7 @@ use carom_core::pick::Pick;
 use carom_core::pool::{Claimed, Delivery, Options, Outcome, Refusal, Request, Returned};
 use carom_core::slot::{Phase, SlotRef};
 use stage::{Stage, backend, ms, options, recovery};
+use std::time::{Duration, Instant};
 
 fn state_of(stage: &Stage, number: u16) -> BackendState {
     let snapshot = stage.machine.snapshot();
@@ -343,6 +344,90 @@ fn a_failed_use_counts_as_a_slow_one() {
         }
     }
     assert!((1..=20).contains(&failed), "{failed} of 200 went to the one that fails");
+}
+
+/// Traffic at a fixed rate on the paths that a handle takes, warm ones included. Uses of a backend take as long as `takes` says.
+/// Returns the share of the claims that each of the backends 1 to 3 got.
+fn traffic(stage: &mut Stage, time: Duration, every: Duration, takes: impl Fn(u16) -> Duration) -> [f64; 3] {
+    let end = stage.now + time;
+    let (mut counts, mut lent) = ([0_u32; 3], Vec::<(Instant, SlotRef)>::new());
+    let mut arrival = stage.now + every;
+    loop {
+        let returns = lent.iter().enumerate().min_by_key(|(_, (at, _))| *at).map(|(place, (at, _))| (*at, place));
+        let next = returns.map_or(arrival, |(at, _)| at.min(arrival));
+        if next > end && lent.is_empty() {
+            let total = f64::from(counts.iter().sum::<u32>());
+            return counts.map(|count| f64::from(count) / total);
+        }
+        stage.pass(next - stage.now);
+        if let Some((at, place)) = returns
+            && at <= arrival
+        {
+            let (_, slot) = lent.swap_remove(place);
+            match stage.machine.release_warm(slot) {
+                Returned::Rests => {}
+                Returned::Passed { .. } => panic!("nothing waits"),
+                Returned::Declined => stage.release(slot, Outcome::Open),
+            }
+            continue;
+        }
+        arrival += every;
+        if next > end {
+            continue;
+        }
+        let slot = stage.machine.claim_warm().unwrap_or_else(|| stage.take());
+        let number = lent_from(stage, slot);
+        counts[usize::from(number) - 1] += 1;
+        lent.push((stage.now + takes(number), slot));
+        stage.accept_all();
+    }
+}
+
+#[test]
+fn backend_gets_its_share_again_soon_after_two_uses_hit_a_timeout() {
+    let ends = [Outcome::Failed, Outcome::Discarded, Outcome::Open];
+    for (seed, end, reports) in
+        (1..=6).flat_map(|seed| ends.map(|end| [(seed, end, false), (seed, end, true)])).flatten()
+    {
+        let mut stage = Stage::seeded(Options { recovery: recovery(1_000), ..options(12, 12) }, seed);
+        stage.backends(&[1, 2, 3]);
+        stage.accept_all();
+        let quick = |_| ms(1);
+        traffic(&mut stage, ms(3_000), ms(5), quick);
+        // The node hangs for 2 s. Two uses of it are cut off by their timeout, then it is well again.
+        let mut hung = take_of(&mut stage, 12, 1);
+        hung.split_off(2).into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+        traffic(&mut stage, ms(2_000), ms(5), quick);
+        for slot in hung {
+            if reports {
+                stage.machine.complain(stage.now, slot);
+            }
+            stage.release(slot, end);
+            stage.accept_all();
+        }
+        traffic(&mut stage, ms(5_000), ms(5), quick);
+        let [soon, ..] = traffic(&mut stage, ms(5_000), ms(5), quick);
+        traffic(&mut stage, ms(5_000), ms(5), quick);
+        let [later, ..] = traffic(&mut stage, ms(5_000), ms(5), quick);
+        let seen = format!("{soon:.3} after 5 s, {later:.3} after 15 s: {end:?}, reported {reports}, seed {seed}");
+        assert!(soon >= 0.5 / 3.0 && later >= 0.9 / 3.0, "{seen}");
+    }
+}
+
+#[test]
+fn backend_that_is_ten_times_slower_gets_less_than_its_share() {
+    for (seed, every) in [(1, 2), (2, 5), (3, 20)] {
+        let mut stage = Stage::seeded(options(12, 12), seed);
+        stage.backends(&[1, 2, 3]);
+        stage.accept_all();
+        let [slow, ..] = traffic(&mut stage, ms(30_000), ms(every), |number| ms(if number == 1 { 20 } else { 2 }));
+        assert!(slow < 0.8 / 3.0, "{slow:.3} with a claim every {every} ms");
+        assert!(slow > 0.0, "it is still tried with a claim every {every} ms");
+        // It is as fast as the others again.
+        traffic(&mut stage, ms(5_000), ms(every), |_| ms(2));
+        let [again, ..] = traffic(&mut stage, ms(10_000), ms(every), |_| ms(2));
+        assert!(again >= 0.9 / 3.0, "{again:.3} with a claim every {every} ms");
+    }
 }
 
 #[test]

@@ -83,10 +83,10 @@ impl Machine {
     /// use.
     pub fn complain(&mut self, now: Instant, slot: SlotRef) {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
-        let State::Busy { since, complained: complained @ false, .. } = &mut found.state else { return };
+        let State::Busy { complained: complained @ false, .. } = &mut found.state else { return };
         *complained = true;
-        let (backend, took) = (found.backend, now.saturating_duration_since(*since));
-        self.picker.loads.learn(now, backend, took, true);
+        let backend = found.backend;
+        self.picker.loads.fail(now, backend);
         if self.count_failure(now, backend) {
             self.leave_out(now, backend);
         }
@@ -120,12 +120,11 @@ impl Machine {
         // A good use forgives what went wrong before.
         let life = if outcome == Outcome::Open && !complained { Life { failures: 0, ..life } } else { life };
         self.picker.loads.end_use(backend);
-        let took = now.saturating_duration_since(since);
         match outcome {
             Outcome::Open | Outcome::Discarded | Outcome::Detached if timed && !complained => {
-                self.picker.loads.learn(now, backend, took, false);
+                self.picker.loads.learn(now, backend, now.saturating_duration_since(since));
             }
-            Outcome::Failed if !complained => self.picker.loads.learn(now, backend, took, true),
+            Outcome::Failed if !complained => self.picker.loads.fail(now, backend),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open
             | Outcome::Failed

@@ -86,6 +86,8 @@ impl Machine {
             }
         }
         self.backends.remove(index);
+        // It has no part in what is typical any more.
+        self.picker.loads.begin_anew(index);
         self.waiters.forget_backend(index);
         let slots = self.backends.get(index).slots.clone();
         if slots.is_empty() {
