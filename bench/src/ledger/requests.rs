@@ -7,7 +7,7 @@ use crate::rounds::{Series, extend, share};
 use crate::waits::Waits;
 use carom_indy::message::{LONGEST_MESSAGE, Message};
 use carom_indy::zmtp::{KeyPair, Socket};
-use carom_indy::{Genesis, Pool, Reply};
+use carom_indy::{Address, Genesis, Pool, Reply};
 use serde_json::{Value, json};
 use std::io;
 use std::time::{Duration, Instant};
@@ -164,7 +164,8 @@ fn known(genesis: &str) -> Genesis {
 
 async fn connected(genesis: &Genesis) -> Socket {
     let (node, keys) = (&genesis.nodes()[0], KeyPair::random().expect("the system has randomness"));
-    let socket = Socket::connect(node.address, node.curve_key, &keys, "bench".into(), LONGEST_MESSAGE);
+    let Address::Ip(address) = node.address else { panic!("the nodes of the benchmark have IP addresses") };
+    let socket = Socket::connect(address, node.curve_key, &keys, "bench".into(), LONGEST_MESSAGE);
     socket.await.expect("the node is there")
 }
 

@@ -3,7 +3,7 @@
 use crate::json;
 use crate::ledger::merkle::Hash;
 use crate::ledger::{Cache, Ledger, Transaction};
-use crate::node::{Node, Place, Problem, Skipped, about_node, validators};
+use crate::node::{Node, Place, Problem, Skipped, Validators, about_node, validators};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -40,6 +40,7 @@ fn first(skipped: &[Skipped]) -> String {
 pub struct Genesis {
     ledger: Ledger,
     nodes: Vec<Node>,
+    validators: usize,
     skipped: Vec<Skipped>,
     /// The hash of the text, if there were lines that are no transactions.
     lacking: Option<Hash>,
@@ -71,7 +72,7 @@ impl Genesis {
         }
         let ledger: Ledger = transactions.into_iter().collect();
         let values = ledger.transactions().iter().map(Transaction::value);
-        let (nodes, unusable) = validators(places.into_iter().zip(values));
+        let Validators { nodes, count, skipped: unusable } = validators(places.into_iter().zip(values));
         skipped.extend(unusable);
         for skipped in &skipped {
             tracing::warn!("the genesis has an entry that is of no use, {skipped}");
@@ -80,7 +81,7 @@ impl Genesis {
             return Err(GenesisError::NoNodes { skipped });
         }
         let lacking = (!whole).then(|| Sha256::digest(text).into());
-        Ok(Genesis { ledger, nodes, skipped, lacking })
+        Ok(Genesis { ledger, nodes, validators: count, skipped, lacking })
     }
 
     /// Whether every line is a transaction.
@@ -102,9 +103,14 @@ impl Genesis {
         }
     }
 
-    /// The validators.
+    /// The validators that can be used.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// How many validators there are, usable or not.
+    pub fn validators(&self) -> usize {
+        self.validators
     }
 
     /// What was left out, and why.
@@ -169,12 +175,32 @@ mod tests {
         assert!(of(told("a", json!(0))).ends_with("the client_port of a is not a number from 1 to 65535: 0"));
         assert!(of(told("a", json!("70000"))).ends_with("from 1 to 65535: \"70000\""));
         assert!(of(told("a", json!(null))).ends_with("from 1 to 65535: null"));
-        assert!(of(json!({"alias": "a", "client_port": 1, "services": ["VALIDATOR"]})).ends_with("address: nothing"));
+        assert!(of(json!({"alias": "a", "client_port": 1, "services": ["VALIDATOR"]})).ends_with("host name: nothing"));
         assert!(of(told("", json!(1))).ends_with("the node has no alias"));
         assert!(of(told("good", json!(1))).ends_with("another node is called \"good\" too"));
         assert!(problem(&line("0OIl", told("a", json!(1)))).ends_with("\"0OIl\" is not 32 bytes in base58"));
         let no_point = bs58::encode([2; 32]).into_string();
         assert!(problem(&line(&no_point, told("a", json!(1)))).contains("is not a point of the curve"), "{no_point}");
+    }
+
+    #[test]
+    fn a_host_name_is_an_address_and_anything_else_is_not() {
+        let of = |host: &str| {
+            let mut told = told("a", json!(9702));
+            told["client_ip"] = host.into();
+            let text = [line(KEYS[1], self::told("good", json!(1))), line(KEYS[0], told)].join("\n");
+            Genesis::parse(&text).unwrap()
+        };
+        for host in ["localhost", "node-1.example.org", "node_1.example.org.", "1.example", "xn--bcher-kva.example"] {
+            let genesis = of(host);
+            assert_eq!(genesis.nodes()[1].address.to_string(), format!("{host}:9702"), "{genesis:?}");
+        }
+        let long = "a".repeat(64);
+        for host in ["", ".", "a..b", "10.0.0.256", "10.0.0", "a b", "a\u{1b}[2J", "b\u{fc}cher", "[::1]", &*long] {
+            let genesis = of(host);
+            assert_eq!((genesis.nodes().len(), genesis.validators()), (1, 2), "{host:?} is not usable but counts");
+            assert!(genesis.skipped()[0].to_string().contains("neither an IP address nor a host name"), "{genesis:?}");
+        }
     }
 
     #[test]

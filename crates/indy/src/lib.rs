@@ -18,5 +18,5 @@ pub use carom_zmtp::curve as zmtp;
 
 pub use genesis::{Genesis, GenesisError};
 pub use json::JsonError;
-pub use node::{Node, Place, Problem, Skipped, validators};
+pub use node::{Address, Node, Place, Problem, Skipped, Validators, validators};
 pub use pool::{Opening, Pool, PoolError, Reply, Request, SubmitError};

@@ -14,11 +14,56 @@ pub struct Node {
     /// What it is called; no two nodes of a pool are called the same.
     pub alias: String,
     /// Where clients reach it.
-    pub address: SocketAddr,
+    pub address: Address,
     /// Its Ed25519 key.
     pub verkey: [u8; 32],
     /// The key of its sockets, which follows from the other.
     pub curve_key: CurveKey,
+}
+
+/// Where clients reach a node: the `client_ip` and `client_port` of its transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// An IP address.
+    Ip(SocketAddr),
+    /// A host name. It is resolved for every connection.
+    Name {
+        /// The name.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+}
+
+impl Address {
+    /// The address of an IP address or a host name; `None` if it is neither.
+    fn new(host: &str, port: u16) -> Option<Address> {
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Some(Address::Ip(SocketAddr::new(ip, port)));
+        }
+        is_host_name(host).then(|| Address::Name { host: host.to_owned(), port })
+    }
+}
+
+/// Letters, digits, `-` and `_` in labels of 1 to 63 characters, 253 characters at most. A last label of digits alone is a
+/// damaged IPv4 address.
+fn is_host_name(host: &str) -> bool {
+    let labels = host.strip_suffix('.').unwrap_or(host);
+    let is_label = |label: &str| {
+        let known = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        known && (1..=63).contains(&label.len())
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    labels.len() <= 253 && labels.split('.').all(is_label) && !labels.rsplit('.').next().is_none_or(is_number)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Ip(address) => address.fmt(formatter),
+            Address::Name { host, port } => formatter.pad(&format!("{host}:{port}")),
+        }
+    }
 }
 
 impl fmt::Debug for Node {
@@ -85,7 +130,7 @@ pub enum Problem {
     #[error("the verkey {0:?} is not a point of the curve that can serve as a key")]
     NotPoint(String),
     /// An address that is none.
-    #[error("the client_ip of {alias} is not an IP address: {found}")]
+    #[error("the client_ip of {alias} is neither an IP address nor a host name: {found}")]
     Ip {
         /// The node.
         alias: String,
@@ -102,11 +147,23 @@ pub enum Problem {
     },
 }
 
-/// The validators after all these transactions, in the order in which they first appeared, and what had to be left out.
+/// The validators of a ledger.
+#[derive(Debug)]
+pub struct Validators {
+    /// Those that can be used, in the order in which they first appeared.
+    pub nodes: Vec<Node>,
+    /// How many there are, usable or not. Quorums are computed from this number: a validator that cannot be used counts as one
+    /// that does not answer.
+    pub count: usize,
+    /// Entries that cannot be used.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The validators after all these transactions.
 ///
 /// Later transactions with the same `dest` change what they name. Who has not the service `VALIDATOR` in the end is no validator, which
 /// is nothing to be warned of.
-pub fn validators(transactions: impl IntoIterator<Item = (Place, Value)>) -> (Vec<Node>, Vec<Skipped>) {
+pub fn validators(transactions: impl IntoIterator<Item = (Place, Value)>) -> Validators {
     let mut entries: Vec<Entry> = Vec::new();
     let mut by_dest = BTreeMap::new();
     let mut skipped = Vec::new();
@@ -123,8 +180,9 @@ pub fn validators(transactions: impl IntoIterator<Item = (Place, Value)>) -> (Ve
             Err(problem) => skipped.push(Skipped { place, problem }),
         }
     }
-    let mut nodes: Vec<Node> = Vec::new();
+    let (mut nodes, mut count): (Vec<Node>, usize) = (Vec::new(), 0);
     for entry in entries.iter().filter(|entry| entry.validates) {
+        count += 1;
         match entry.node() {
             Ok(node) if nodes.iter().any(|other| other.alias == node.alias) => {
                 skipped.push(Skipped { place: entry.place, problem: Problem::Twice(cut(&node.alias)) });
@@ -133,7 +191,7 @@ pub fn validators(transactions: impl IntoIterator<Item = (Place, Value)>) -> (Ve
             Err(problem) => skipped.push(Skipped { place: entry.place, problem }),
         }
     }
-    (nodes, skipped)
+    Validators { nodes, count, skipped }
 }
 
 /// A node's key, and what is said of it.
@@ -183,8 +241,6 @@ impl Entry {
         let alias = alias.ok_or(Problem::NoAlias)?.to_owned();
         let verkey = verkey(&self.dest).ok_or_else(|| Problem::Verkey(cut(&self.dest)))?;
         let curve_key = curve_key(&verkey).ok_or_else(|| Problem::NotPoint(self.dest.clone()))?;
-        let ip = self.told.get("client_ip").and_then(|ip| ip.as_str()?.parse::<IpAddr>().ok());
-        let ip = ip.ok_or_else(|| Problem::Ip { alias: cut(&alias), found: self.shown("client_ip") })?;
         let port = self.told.get("client_port").and_then(|port| match port {
             Value::Number(number) => number.as_u64()?.try_into().ok(),
             Value::String(text) => text.parse().ok(),
@@ -192,7 +248,9 @@ impl Entry {
         });
         let port = port.filter(|port: &u16| *port != 0);
         let port = port.ok_or_else(|| Problem::Port { alias: cut(&alias), found: self.shown("client_port") })?;
-        Ok(Node { alias, address: SocketAddr::new(ip, port), verkey, curve_key })
+        let address = self.told.get("client_ip").and_then(|host| Address::new(host.as_str()?, port));
+        let address = address.ok_or_else(|| Problem::Ip { alias: cut(&alias), found: self.shown("client_ip") })?;
+        Ok(Node { alias, address, verkey, curve_key })
     }
 
     fn shown(&self, field: &str) -> String {

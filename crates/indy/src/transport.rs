@@ -3,7 +3,7 @@
 use crate::catch_up::Wanted;
 use crate::ledger::merkle::Head;
 use crate::message::{LONGEST_MESSAGE, Message, MessageError, Transactions, catch_up_request, status_request};
-use crate::node::Node;
+use crate::node::{Address, Node};
 use crate::zmtp::{KeyPair, Socket, SocketError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use carom::window::{self, Incoming};
 use std::collections::BTreeSet;
 use std::io;
+use tokio::net::lookup_host;
 
 /// ZeroMQ with CURVE, a JSON text a message.
 #[derive(Debug)]
@@ -84,6 +85,19 @@ struct Owed {
     wanted: Vec<Wanted>,
 }
 
+/// Why a node cannot be reached, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    #[error("cannot resolve {host}")]
+    Resolve {
+        host: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
 impl window::Node for Node {
     fn name(&self) -> &str {
         &self.alias
@@ -97,7 +111,7 @@ impl window::Transport for Wire {
     type Request = Outgoing;
     type Answer = Message;
     type Tag = Tag;
-    type Error = SocketError;
+    type Error = WireError;
 
     fn identity(&self) -> Identity {
         // Nodes drop what comes from an identity that is no text.
@@ -108,19 +122,38 @@ impl window::Transport for Wire {
         request.tag()
     }
 
-    async fn open(&self, node: &Node, identity: &Identity) -> Result<Line, SocketError> {
+    async fn open(&self, node: &Node, identity: &Identity) -> Result<Line, WireError> {
         let (keys, name) =
             identity.as_ref().map_err(|error| SocketError::Keys(io::Error::new(error.kind(), error.to_string())))?;
-        let socket = Socket::connect(node.address, node.curve_key, keys, name.clone(), LONGEST_MESSAGE).await?;
+        let connect = |at| Socket::connect(at, node.curve_key, keys, name.clone(), LONGEST_MESSAGE);
+        let socket = match &node.address {
+            Address::Ip(address) => connect(*address).await?,
+            Address::Name { host, port } => {
+                let failed = |source| WireError::Resolve { host: host.clone(), source };
+                let mut last = failed(io::Error::new(io::ErrorKind::NotFound, "the name has no addresses"));
+                let mut found = None;
+                // One after the other. The deadlines of the requests that wait for this socket bound the attempts.
+                for address in lookup_host((host.as_str(), *port)).await.map_err(failed)? {
+                    match connect(address).await {
+                        Ok(socket) => {
+                            found = Some(socket);
+                            break;
+                        }
+                        Err(error) => last = error.into(),
+                    }
+                }
+                found.ok_or(last)?
+            }
+        };
         Ok(Line { socket, owed: Owed::default() })
     }
 
-    fn send(&self, line: &mut Line, request: &Outgoing) -> Result<(), SocketError> {
+    fn send(&self, line: &mut Line, request: &Outgoing) -> Result<(), WireError> {
         line.owed.ask(request);
-        Ok(line.socket.push(request.text.as_bytes())?)
+        Ok(line.socket.push(request.text.as_bytes()).map_err(SocketError::from)?)
     }
 
-    async fn receive(&self, line: &mut Line) -> Result<Incoming<Tag, Message>, SocketError> {
+    async fn receive(&self, line: &mut Line) -> Result<Incoming<Tag, Message>, WireError> {
         let text = line.socket.next().await?;
         Ok(line.owed.hear(Message::parse(&text)))
     }

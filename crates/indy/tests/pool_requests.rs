@@ -73,6 +73,61 @@ async fn one_liar_is_outvoted() {
     }
 }
 
+/// `.invalid` never resolves (RFC 6761).
+const UNRESOLVABLE: (usize, &str) = (3, "node4.invalid");
+
+#[tokio::test]
+async fn one_liar_of_four_is_outvoted_while_a_validator_has_a_host_name_that_does_not_resolve() {
+    let nodes = indy::Pool::start_named(4, &[UNRESOLVABLE]).await.unwrap();
+    // The liar is asked first and answers first.
+    let opening = Pool::open(nodes.genesis()).active_for(ms(500)).preferred(["Node1"]);
+    let pool = soon(opening.into_future()).await.unwrap();
+    assert_eq!(pool.quorum(), 2);
+    nodes.conduct(0, Conduct::Lying);
+    (1..3).for_each(|node| nodes.conduct(node, Conduct::Slow(ms(100))));
+    let result = agreed(soon(pool.submit(&read(1, 1))).await.unwrap());
+    assert_eq!(result["data"]["txnMetadata"]["seqNo"], 1);
+    let result = agreed(soon(pool.submit(&write(2))).await.unwrap());
+    assert_eq!(result["data"], Value::Null, "the liar's result has data: {result}");
+}
+
+#[tokio::test]
+async fn one_liar_of_four_is_outvoted_while_a_validator_has_an_unusable_alias_or_port() {
+    for (field, unusable) in [("client_port", json!(0)), ("alias", json!("Node2")), ("alias", json!(""))] {
+        let nodes = indy::Pool::start(4).await.unwrap();
+        let mut change = nodes.removal(3);
+        change["txn"]["data"]["data"] = json!({field: unusable});
+        nodes.append(&change);
+        let opening = Pool::open(nodes.genesis()).active_for(ms(500)).preferred(["Node1"]);
+        let pool = soon(opening.into_future()).await.unwrap();
+        assert_eq!((pool.nodes().len(), pool.quorum()), (3, 2), "{field}: {unusable}");
+        nodes.conduct(0, Conduct::Lying);
+        (1..3).for_each(|node| nodes.conduct(node, Conduct::Slow(ms(100))));
+        let result = agreed(soon(pool.submit(&read(1, 1))).await.unwrap());
+        assert_eq!(result["data"]["txnMetadata"]["seqNo"], 1, "{field}: {unusable}");
+    }
+}
+
+#[tokio::test]
+async fn a_validator_with_a_host_name_is_resolved_and_asked() {
+    let nodes = indy::Pool::start_named(4, &[(3, "localhost")]).await.unwrap();
+    let pool = opened(&nodes).await;
+    let node = pool.nodes().into_iter().find(|node| node.alias == "Node4").unwrap();
+    assert_eq!(node.address.to_string(), format!("localhost:{}", nodes.address(3).port()));
+    let only = Request::try_from(&information(1)).unwrap().nodes(["Node4"]);
+    let Reply::Each(told) = soon(pool.send(&only)).await.unwrap() else { panic!("each for itself") };
+    assert!(told["Node4"].is_ok(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_validator_whose_host_name_does_not_resolve_is_reported_with_its_name() {
+    let nodes = indy::Pool::start_named(4, &[UNRESOLVABLE]).await.unwrap();
+    // Longer than a resolver takes that gets no response from its nameserver.
+    let pool = soon(Pool::open(nodes.genesis()).ack_timeout(ms(60_000)).into_future()).await.unwrap();
+    let told = soon(pool.survey()).await.unwrap();
+    assert!(told["Node4"].as_ref().is_err_and(|reason| reason == "cannot resolve node4.invalid"), "{told:?}");
+}
+
 #[tokio::test]
 async fn who_is_silent_or_only_acknowledges_is_named() {
     let nodes = indy::Pool::start(4).await.unwrap();

@@ -15,7 +15,7 @@
 //! let genesis = Genesis::parse(&pool.genesis())?;
 //!
 //! let (node, keys) = (&genesis.nodes()[0], KeyPair::random()?);
-//! let mut socket = Socket::connect(node.address, node.curve_key, &keys, "me".into(), 128 * 1024).await?;
+//! let mut socket = Socket::connect(pool.address(0), node.curve_key, &keys, "me".into(), 128 * 1024).await?;
 //! socket.push(status_request(&genesis.ledger().head()).as_bytes())?;
 //! assert_eq!(Message::parse(&socket.next().await?)?, Message::Status(genesis.ledger().head()));
 //! assert_eq!((pool.sockets(0), pool.sockets(1)), (1, 0));
@@ -60,8 +60,13 @@ pub struct Pool {
 impl Pool {
     /// Starts so many nodes, with keys that no other pool of this process has. They listen when this returns.
     pub async fn start(nodes: usize) -> io::Result<Pool> {
+        Pool::start_named(nodes, &[]).await
+    }
+
+    /// As [`start`](Self::start), with a host name as the `client_ip` of these nodes.
+    pub async fn start_named(nodes: usize, names: &[(usize, &str)]) -> io::Result<Pool> {
         let ports = (0..nodes).map(|_| Port::reserve()).collect::<io::Result<Vec<_>>>()?;
-        let world = World::new(ports.iter().map(Port::address));
+        let world = World::new(ports.iter().map(Port::address), names);
         let genesis = world.genesis();
         let keys: Vec<_> = world.nodes.iter().map(|node| node.keys.clone()).collect();
         let shared = Arc::new(Shared::new(world));

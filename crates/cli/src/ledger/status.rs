@@ -4,7 +4,6 @@ use super::trouble::of_request;
 use crate::failure::Failure;
 use crate::output::printable;
 use carom_indy::Pool;
-use carom_indy::catch_up::tolerated;
 use carom_indy::ledger::merkle::Head;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
@@ -41,7 +40,7 @@ impl Status {
             })
             .collect();
         let agreeing = nodes.iter().filter(|node| node.told == Ok(head)).count();
-        Ok(Status { head, agreeing, needed: tolerated(nodes.len()) + 1, nodes })
+        Ok(Status { head, agreeing, needed: pool.quorum(), nodes })
     }
 
     /// For programs.

@@ -15,7 +15,7 @@ use crate::catch_up::{CatchUp, Standing, Wanted, agreement_key, judge, tolerated
 use crate::ledger::merkle::Head;
 use crate::ledger::{Cache, Ledger, Transaction};
 use crate::message::Message;
-use crate::node::{Node, Place, validators};
+use crate::node::{Node, Place, Validators, validators};
 use crate::transport::{Outgoing, Wire};
 use carom::window::{Answered, Requester, Snapshot};
 use std::fmt;
@@ -58,12 +58,19 @@ pub struct Pool {
 }
 
 struct Shared {
-    ledger: Mutex<Arc<Ledger>>,
+    known: Mutex<Known>,
     /// One at a time brings it up to date: who comes second then has less to do, or nothing.
     refreshing: tokio::sync::Mutex<()>,
     cache: Option<Cache>,
     single_reads: bool,
     progress: Option<Progress>,
+}
+
+/// What is known of the pool.
+struct Known {
+    ledger: Arc<Ledger>,
+    /// How many validators there are, usable or not.
+    validators: usize,
 }
 
 impl Pool {
@@ -78,13 +85,13 @@ impl Pool {
 
     fn new(
         requester: Requester<Wire>,
-        ledger: Ledger,
+        known: Known,
         cache: Option<Cache>,
         single_reads: bool,
         progress: Option<Progress>,
     ) -> Pool {
-        let (ledger, refreshing) = (Mutex::new(Arc::new(ledger)), tokio::sync::Mutex::new(()));
-        Pool { requester, shared: Arc::new(Shared { ledger, refreshing, cache, single_reads, progress }) }
+        let (known, refreshing) = (Mutex::new(known), tokio::sync::Mutex::new(()));
+        Pool { requester, shared: Arc::new(Shared { known, refreshing, cache, single_reads, progress }) }
     }
 
     /// How far the ledger goes that is known here.
@@ -94,10 +101,16 @@ impl Pool {
 
     /// The ledger that is known here.
     pub fn ledger(&self) -> Arc<Ledger> {
-        Arc::clone(&self.shared.lock())
+        Arc::clone(&self.shared.lock().ledger)
     }
 
-    /// The validators.
+    /// How many nodes must give the same answer for it to be the pool's: f + 1, where f is less than a third of all validators
+    /// that the ledger names. A validator that cannot be reached or used counts.
+    pub fn quorum(&self) -> usize {
+        tolerated(self.shared.lock().validators) + 1
+    }
+
+    /// The validators that can be used.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         self.requester.snapshot().nodes
     }
@@ -122,7 +135,7 @@ impl Pool {
         let _alone = self.shared.refreshing.lock().await;
         let ledger = self.ledger();
         let ours = ledger.head();
-        let wanted = tolerated(self.nodes().len()) + 1;
+        let wanted = self.quorum();
         let agreed = self
             .requester
             .quorum(Outgoing::status(&ours), wanted, agreement_key)
@@ -148,7 +161,7 @@ impl Pool {
             Err(error) => {
                 let part = Arc::new(ledger);
                 self.keep(&part).await;
-                *self.shared.lock() = part;
+                self.shared.lock().ledger = part;
                 return Err(error);
             }
         }
@@ -206,10 +219,10 @@ impl Pool {
 
     /// On disk first: what is used is kept.
     async fn adopt(&self, ledger: Ledger) -> Result<(), PoolError> {
-        let nodes = nodes_of(&ledger, self.head().size);
+        let validators = validators_of(&ledger, self.head().size);
         let ledger = Arc::new(ledger);
         self.keep(&ledger).await;
-        self.turn_to(ledger, nodes)
+        self.turn_to(ledger, validators.nodes, validators.count)
     }
 
     /// In the cache, if there is one. A ledger that cannot be kept is used all the same.
@@ -227,10 +240,10 @@ impl Pool {
         }
     }
 
-    fn turn_to(&self, ledger: Arc<Ledger>, nodes: Vec<Node>) -> Result<(), PoolError> {
+    fn turn_to(&self, ledger: Arc<Ledger>, nodes: Vec<Node>, validators: usize) -> Result<(), PoolError> {
         let size = ledger.head().size;
         self.requester.set_nodes(nodes).map_err(|source| PoolError::NoNodes { size, source })?;
-        *self.shared.lock() = ledger;
+        *self.shared.lock() = Known { ledger, validators };
         Ok(())
     }
 
@@ -241,20 +254,20 @@ impl Pool {
 }
 
 /// The validators that a ledger names. Warns of what is of no use in it, but not again within what was known before.
-fn nodes_of(ledger: &Ledger, known: u64) -> Vec<Node> {
+fn validators_of(ledger: &Ledger, known: u64) -> Validators {
     let values = ledger.transactions().iter().map(Transaction::value);
-    let (nodes, skipped) = validators((1..).map(Place::Transaction).zip(values));
-    for skipped in skipped {
+    let validators = validators((1..).map(Place::Transaction).zip(values));
+    for skipped in &validators.skipped {
         if !matches!(skipped.place, Place::Transaction(number) if number <= known) {
             tracing::warn!("the ledger has an entry that is of no use, {skipped}");
         }
     }
-    nodes
+    validators
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Arc<Ledger>> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opening a pool: what is known of it, and every option.
 
 use super::error::PoolError;
-use super::{Pool, Progress};
+use super::{Known, Pool, Progress};
 use crate::catch_up::tolerated;
 use crate::genesis::Genesis;
 use crate::ledger::{Cache, Ledger};
@@ -108,7 +108,7 @@ impl Opening {
         let genesis = Genesis::parse(&self.genesis)?;
         let beginning = genesis.ledger();
         if !genesis.is_whole() {
-            let trusted = tolerated(genesis.nodes().len()) + 1;
+            let trusted = tolerated(genesis.validators()) + 1;
             tracing::warn!(
                 trusted,
                 "the genesis lacks transactions: how the ledger begins is what so many of its nodes say"
@@ -120,32 +120,35 @@ impl Opening {
             None => None,
         };
         let nodes: Vec<Node> = genesis.nodes().to_vec();
-        let cached = cached.map(|ledger| (super::nodes_of(&ledger, beginning.head().size), ledger));
-        let (known, ledger) = cached.filter(|(known, _)| !known.is_empty()).unzip();
+        let cached = cached.map(|ledger| (super::validators_of(&ledger, beginning.head().size), ledger));
+        let (known, ledger) = cached.filter(|(known, _)| !known.nodes.is_empty()).unzip();
+        let known = known.map(|known| (known.nodes, known.count));
         let (from_cache, ledger) = (ledger.is_some(), ledger.unwrap_or_else(|| beginning.clone()));
         // Without its beginning a ledger that was not fetched to its end may name any few of the nodes: those of the genesis judge it.
-        let judges = known.clone().filter(|_| genesis.is_whole()).unwrap_or_else(|| nodes.clone());
+        let of_genesis = || (nodes.clone(), genesis.validators());
+        let (judges, validators) = known.clone().filter(|_| genesis.is_whole()).unwrap_or_else(of_genesis);
         let windows = self.windows.nodes(judges).build()?;
         let size = ledger.head().size;
-        let pool = Pool::new(windows, ledger, cache, self.single_reads, self.progress);
+        let pool =
+            Pool::new(windows, Known { ledger: Arc::new(ledger), validators }, cache, self.single_reads, self.progress);
         match pool.refresh().await {
             Ok(_) => {
                 let unchanged = known.filter(|_| !genesis.is_whole() && pool.head().size == size);
-                unchanged.map_or(Ok(()), |known| pool.turn_to(pool.ledger(), known))?;
+                unchanged.map_or(Ok(()), |(nodes, count)| pool.turn_to(pool.ledger(), nodes, count))?;
                 Ok(pool)
             }
             Err(PoolError::Conflict(error)) if from_cache => {
                 tracing::warn!(%error, "the cached ledger is not that of the pool; beginning with the genesis again");
-                pool.turn_to(Arc::new(beginning), nodes)?;
+                pool.turn_to(Arc::new(beginning), nodes, genesis.validators())?;
                 pool.refresh().await?;
                 Ok(pool)
             }
             // A ledger that was not fetched to its end may name nodes where they were for a while.
             Err(error @ (PoolError::TimedOut(_) | PoolError::Disconnected(_) | PoolError::NoAgreement(_)))
-                if genesis.is_whole() && known.as_ref().is_some_and(|known| *known != nodes) =>
+                if genesis.is_whole() && known.as_ref().is_some_and(|(known, _)| *known != nodes) =>
             {
                 tracing::warn!(%error, "the nodes of the cached ledger do not answer; asking those of the genesis");
-                pool.turn_to(pool.ledger(), nodes)?;
+                pool.turn_to(pool.ledger(), nodes, genesis.validators())?;
                 pool.refresh().await?;
                 Ok(pool)
             }

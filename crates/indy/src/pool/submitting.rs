@@ -2,7 +2,7 @@
 
 use super::kind::Kind;
 use super::{Pool, Request, SubmitError};
-use crate::catch_up::{agreement_key, tolerated};
+use crate::catch_up::agreement_key;
 use crate::ledger::merkle::Head;
 use crate::message::Message;
 use crate::transport::{Outgoing, Wire};
@@ -43,7 +43,7 @@ impl Pool {
     /// # Errors
     /// When there is no such answer.
     pub async fn send(&self, request: &Request) -> Result<Reply, SubmitError> {
-        let lying = tolerated(self.nodes().len());
+        let wanted = self.quorum();
         let outgoing = Outgoing::request(request.req_id(), request.text().to_owned());
         match request.kind() {
             Kind::Read if self.shared.single_reads => {
@@ -52,11 +52,11 @@ impl Pool {
                 Ok(Reply::Agreed(result(answered.answer)))
             }
             Kind::Read => {
-                let asking = self.requester.quorum(outgoing, lying + 1, compared).at_once(lying + 2);
+                let asking = self.requester.quorum(outgoing, wanted, compared).at_once(wanted + 1);
                 Ok(agreed(as_wanted(asking, request).await?))
             }
             Kind::Write => {
-                let asking = self.requester.quorum(outgoing, lying + 1, compared);
+                let asking = self.requester.quorum(outgoing, wanted, compared);
                 Ok(agreed(as_wanted(asking, request).await?))
             }
             Kind::Each => {

@@ -31,7 +31,9 @@ pub(super) struct Node {
     pub(super) ledger: Vec<Value>,
     pub(super) leaves: Vec<Hash>,
     verkey: String,
-    address: SocketAddr,
+    /// `client_ip` and `client_port`.
+    host: String,
+    port: u16,
     /// Sockets by number. The drop of what is here closes them.
     pub(super) open: BTreeMap<u64, oneshot::Sender<()>>,
     pub(super) accepted: usize,
@@ -41,10 +43,14 @@ pub(super) struct Node {
 }
 
 impl World {
-    pub(super) fn new(addresses: impl Iterator<Item = SocketAddr>) -> World {
+    /// Nodes at these addresses; some are known by a host name.
+    pub(super) fn new(addresses: impl Iterator<Item = SocketAddr>, names: &[(usize, &str)]) -> World {
         static POOLS: AtomicU64 = AtomicU64::new(0);
         let pool = POOLS.fetch_add(1, Ordering::Relaxed);
         let mut nodes: Vec<Node> = addresses.enumerate().map(|(number, at)| Node::new(pool, number, at)).collect();
+        for (node, name) in names {
+            nodes[*node].host = (*name).to_owned();
+        }
         let genesis: Vec<Value> = nodes.iter().enumerate().map(|(number, node)| node.birth(number + 1)).collect();
         for node in &mut nodes {
             genesis.iter().for_each(|transaction| node.append(transaction.clone()));
@@ -105,7 +111,8 @@ impl Node {
             ledger: Vec::new(),
             leaves: Vec::new(),
             verkey: bs58::encode(verkey.0).into_string(),
-            address,
+            host: address.ip().to_string(),
+            port: address.port(),
             open: BTreeMap::new(),
             accepted: 0,
             history: Vec::new(),
@@ -126,9 +133,9 @@ impl Node {
     }
 
     fn birth(&self, number: usize) -> Value {
-        let (ip, port) = (self.address.ip().to_string(), self.address.port());
+        let (host, port) = (&self.host, self.port);
         let told = json!({
-            "alias": self.alias, "client_ip": ip, "client_port": port, "node_ip": ip, "node_port": port,
+            "alias": self.alias, "client_ip": host, "client_port": port, "node_ip": host, "node_port": port,
             "services": ["VALIDATOR"],
         });
         let mut transaction = self.transaction(told, &format!("birth of {}", self.alias));
