@@ -193,6 +193,41 @@ async fn a_session_in_which_nothing_is_said_is_ended() {
 }
 
 #[tokio::test]
+async fn session_ends_after_the_client_left_while_the_node_ignores_the_end() {
+    let (listener, address) = backend().await;
+    let proxy = Proxy::tcp("tcp-half-closed", &[address], "spares = 1\nhalf_close_timeout = \"200ms\"").await;
+    let mut spare = accept(&listener).await;
+    let mut client = proxy.connect().await;
+    client.write_all(b"bye").await.unwrap();
+    read(&mut spare, 3).await;
+    drop(client);
+    // The node sees the end, does not close, and is cut off.
+    assert_eq!(soon(spare.read(&mut [0; 8])).await.unwrap(), 0);
+    proxy.until("the session has ended", |service| service["clients"] == 0 && service["busy"] == 0).await;
+    let error = soon(async {
+        loop {
+            if let Err(error) = spare.write_all(b"still here").await {
+                break error;
+            }
+        }
+    });
+    assert!(matches!(error.await.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
+}
+
+#[tokio::test]
+async fn session_ends_after_the_node_left_while_the_client_ignores_the_end() {
+    let (listener, address) = backend().await;
+    let proxy = Proxy::tcp("tcp-half-closed-node", &[address], "spares = 1\nhalf_close_timeout = \"200ms\"").await;
+    let mut spare = accept(&listener).await;
+    let mut client = proxy.connect().await;
+    client.write_all(b"hello").await.unwrap();
+    read(&mut spare, 5).await;
+    drop(spare);
+    assert_eq!(soon(client.read(&mut [0; 8])).await.unwrap(), 0);
+    proxy.until("the session has ended", |service| service["clients"] == 0 && service["busy"] == 0).await;
+}
+
+#[tokio::test]
 async fn a_broken_backend_is_no_clean_end() {
     let (listener, address) = backend().await;
     let proxy = Proxy::tcp("tcp-broken", &[address], "spares = 1").await;

@@ -54,6 +54,7 @@ Config:
     idle_timeout = \"60s\"             for a client to send or take more; 0 for none
   For tcp alone:
     idle_timeout = \"10m\"             none; a session in which nothing is said that long is ended
+    half_close_timeout = \"30s\"       without a byte after one side has closed; 0 for never
 
   [gateway] and [[feed]]             as `carom gateway --help` has them
 

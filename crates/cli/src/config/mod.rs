@@ -20,7 +20,7 @@ pub(crate) use environment::Environment;
 pub(crate) use feed::{Delta, Feed, Kite, MOST_CONNECTIONS, MOST_TOPICS, Simulated, Upstream};
 pub(crate) use gateway::{Gateway, KeysAt};
 pub(crate) use layered::{Layered, address};
-pub(crate) use service::{Backends, Http, Http2, Protocol, Service, Tcp};
+pub(crate) use service::{Backends, HALF_CLOSE_TIMEOUT, Http, Http2, Protocol, Service, Tcp};
 
 use crate::failure::Failure;
 use crate::files;

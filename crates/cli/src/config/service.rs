@@ -32,6 +32,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// As parts of names have it.
 const LONGEST_NAME: usize = 63;
 const OR_NEVER: &str = "a time up to a day, such as \"30s\", or 0 for never";
@@ -93,6 +94,8 @@ pub(crate) enum Http2 {
 pub(crate) struct Tcp {
     /// A session in which nothing is said for this long, either way, is ended.
     pub(crate) idle_timeout: Option<Duration>,
+    /// A session that one side has closed ends when no byte arrives from the other side for this long.
+    pub(crate) half_close_timeout: Option<Duration>,
 }
 
 /// All services, each with where it is said where it listens.
@@ -194,6 +197,7 @@ impl Service {
 
 impl Http {
     fn take(table: &mut Table) -> Result<Http, TableError> {
+        not_for(table, "half_close_timeout", "tcp")?;
         let http2 = table.read("http2", "\"negotiate\", \"only\" or \"off\"", |value| http2(&value.text()?))?;
         let host = table.read("host", "a host, with a port or without, such as \"api.example.com\"", host)?;
         let check = table.read("check", "a path, such as \"/healthz\"", path)?;
@@ -227,7 +231,11 @@ impl Tcp {
             not_for(table, key, "http")?;
         }
         let idle_timeout = table.read("idle_timeout", OR_NEVER, time_or_none)?;
-        Ok(Tcp { idle_timeout: idle_timeout.flatten() })
+        let half_close_timeout = table.read("half_close_timeout", OR_NEVER, time_or_none)?;
+        Ok(Tcp {
+            idle_timeout: idle_timeout.flatten(),
+            half_close_timeout: half_close_timeout.unwrap_or(Some(HALF_CLOSE_TIMEOUT)),
+        })
     }
 }
 

@@ -7,9 +7,10 @@ use super::plain::{self, Leaving, Left};
 use super::pulse::Pulse;
 use super::streams::Streams;
 use super::wire::Wire;
+use crate::config::HALF_CLOSE_TIMEOUT;
 use crate::failure::with_causes;
 use crate::proxy::door::Closed;
-use crate::proxy::joining::join;
+use crate::proxy::joining::{Timeouts, join};
 use carom::agent::Upgraded;
 use http::Request;
 use hyper::body::Incoming;
@@ -100,8 +101,9 @@ pub(super) async fn serve(requests: Arc<Requests>, client: TcpStream, closed: Cl
         tell_of(&visit, &error);
     }
     let Some((client, mut backend)) = visit.upgraded() else { return };
+    let timeouts = Timeouts { idle: visit.requests.upgraded_timeout, half_close: Some(HALF_CLOSE_TIMEOUT) };
     if let Ok(client) = client.await
-        && let Err(why) = join(&mut TokioIo::new(client), &mut backend, visit.requests.upgraded_timeout).await
+        && let Err(why) = join(&mut TokioIo::new(client), &mut backend, timeouts).await
     {
         tracing::debug!(service = &*visit.requests.name, why = with_causes(&why), "an upgraded connection broke");
     }

@@ -3,6 +3,7 @@
 mod session;
 
 use super::door::{Closed, Serve};
+use super::joining::Timeouts;
 use super::refused;
 use super::silence::KEEPALIVE;
 use super::tally::Tally;
@@ -18,14 +19,13 @@ use session::Session;
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// Everything that sessions have in common.
 pub(super) struct Sessions {
     name: String,
     pool: Connections,
-    idle_timeout: Option<Duration>,
+    timeouts: Timeouts,
     tally: Arc<Tally>,
     /// Since a client was left without a backend, none has been given one. It is told once.
     failing: AtomicBool,
@@ -58,7 +58,8 @@ impl Sessions {
             }
         };
         let name = service.name.clone();
-        Ok(Sessions { name, pool, idle_timeout: own.idle_timeout, tally, failing: AtomicBool::new(false) })
+        let timeouts = Timeouts { idle: own.idle_timeout, half_close: own.half_close_timeout };
+        Ok(Sessions { name, pool, timeouts, tally, failing: AtomicBool::new(false) })
     }
 
     /// How it is, and its pool, as the monitor knows it.

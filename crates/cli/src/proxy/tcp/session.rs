@@ -2,7 +2,7 @@
 
 use super::Sessions;
 use crate::failure::with_causes;
-use crate::proxy::joining::{Broken, join};
+use crate::proxy::joining::{Broken, Timeouts, join};
 use carom::{Claim, Connect, Pool, tcp, tls};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
@@ -52,7 +52,7 @@ impl Session<'_> {
         let Some(claim) = self.claim(pool).await else { return };
         let backend = claim.backend().clone();
         let mut joined = Joined { client: self.client, backend: Some(claim), done: false };
-        match joined.run(self.sessions.idle_timeout).await {
+        match joined.run(self.sessions.timeouts).await {
             Ok(()) => joined.done = true,
             Err(why) => {
                 let service = &self.sessions.name;
@@ -85,9 +85,9 @@ impl<C> Joined<C>
 where
     C: Connect<Connection: AsyncRead + AsyncWrite + Socket + Unpin>,
 {
-    async fn run(&mut self, idle_timeout: Option<Duration>) -> Result<(), Broken> {
+    async fn run(&mut self, timeouts: Timeouts) -> Result<(), Broken> {
         match &mut self.backend {
-            Some(backend) => join(&mut self.client, &mut **backend, idle_timeout).await,
+            Some(backend) => join(&mut self.client, &mut **backend, timeouts).await,
             None => Ok(()),
         }
     }
