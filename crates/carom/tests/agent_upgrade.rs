@@ -5,8 +5,10 @@ mod agent;
 use agent::*;
 use carom::agent::{Body, Origin, Upgraded};
 use http::{Method, Request, Response};
+use std::time::{Duration, Instant};
 use testkit::http::Script;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::sleep;
 
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
 
@@ -74,6 +76,42 @@ async fn its_place_is_held_until_it_is_dropped() {
     soon(server.until(|server| server.connections() == 1)).await;
     assert_at_rest(&origin);
     assert_nobody_dead(&origin);
+}
+
+/// How long uses of the only backend take, as far as the pool has learned.
+fn learned(origin: &Origin) -> Option<Duration> {
+    figures(origin).backends[0].typical_use
+}
+
+#[tokio::test]
+async fn latency_of_an_upgrade_is_the_time_until_the_response_head() {
+    let (agent, server) = (single(), server("node").await);
+    server.script(Script::new().head().say(SWITCHING).echo());
+    let origin = origin(&agent, [&server]);
+    let start = Instant::now();
+    let stream = switched(&origin).await;
+    let head = start.elapsed();
+    sleep(head + ms(20)).await;
+    drop(stream);
+    until("the place is free", || in_use(&origin) == (0, 0)).await;
+    let learned = learned(&origin).expect("one use was measured");
+    assert!(learned <= head, "{learned:?} for a head after {head:?}");
+}
+
+#[tokio::test]
+async fn latency_of_an_event_stream_is_the_time_until_the_response_head() {
+    let (agent, server) = (single(), server("node").await);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n";
+    server.script(Script::new().head().say(head).echo());
+    let origin = origin(&agent, [&server]);
+    let start = Instant::now();
+    let response = soon(origin.request(get("/"))).await.unwrap();
+    let head = start.elapsed();
+    sleep(head + ms(20)).await;
+    drop(response);
+    until("the place is free", || in_use(&origin) == (0, 0)).await;
+    let learned = learned(&origin).expect("one use was measured");
+    assert!(learned <= head, "{learned:?} for a head after {head:?}");
 }
 
 #[tokio::test]

@@ -68,6 +68,39 @@ async fn a_slow_and_a_failing_backend_get_little() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn long_sessions_that_end_do_not_make_a_backend_look_slow_when_latency_is_not_learned() {
+    let pool = Pool::builder(Scripted::new())
+        .backends((1..=2).map(address))
+        .spares(4)
+        .maximum(64)
+        .learn_latency(false)
+        .build()
+        .unwrap();
+    let mut claims = Vec::new();
+    for _ in 0..48 {
+        claims.push(pool.claim().await.unwrap());
+    }
+    let (sessions, others): (Vec<_>, Vec<_>) =
+        claims.into_iter().partition(|claim| claim.backend().socket_addr() == address(1));
+    assert_eq!(sessions.len(), 24);
+    drop(others);
+    for _ in 0..100 {
+        let claim = pool.claim().await.unwrap();
+        sleep(ms(300)).await;
+        drop(claim);
+    }
+    sessions.into_iter().for_each(carom::Claim::discard);
+    let mut got = 0;
+    for _ in 0..400 {
+        let claim = pool.claim().await.unwrap();
+        got += usize::from(claim.backend().socket_addr() == address(1));
+        sleep(ms(1)).await;
+    }
+    // Half of them, six standard deviations off at most.
+    assert!((140..=260).contains(&got), "{got} of 400");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ejected_backend_gets_nothing_for_a_while() {
     // Taking turns, nothing but ejection keeps users from a backend that fails them.
     let (_, before) = shares(Pick::Fifo, None).await;

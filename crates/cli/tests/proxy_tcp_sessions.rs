@@ -47,6 +47,63 @@ async fn reset(socket: &mut TcpStream) {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
+/// A session that the node ends at once; the name of the node.
+async fn short_session(proxy: &Proxy) -> u8 {
+    let mut client = proxy.connect().await;
+    client.write_all(b"end").await.unwrap();
+    rest(&mut client).await[0]
+}
+
+/// Says its name to everybody who speaks. Ends the session of those who say so.
+async fn named_node(name: u8) -> SocketAddr {
+    let (listener, address) = backend().await;
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut word = [0; 3];
+                while socket.read_exact(&mut word).await.is_ok() {
+                    let _ = socket.write_all(&[name]).await;
+                    if &word == b"end" {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn long_sessions_that_end_do_not_starve_their_node() {
+    let nodes = [named_node(0).await, named_node(1).await];
+    let proxy = Proxy::tcp("tcp-long-sessions", &nodes, "spares = 8\nmaximum = 64").await;
+    let (mut long, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..12 {
+        let mut client = proxy.connect().await;
+        client.write_all(b"say").await.unwrap();
+        match read(&mut client, 1).await[0] {
+            0 => long.push(client),
+            _ => others.push(client),
+        }
+    }
+    assert!(long.len() >= 3, "{}", long.len());
+    drop(others);
+    for _ in 0..200 {
+        short_session(&proxy).await;
+    }
+    // They were open for many times as long as the others.
+    for mut client in long {
+        client.write_all(b"end").await.unwrap();
+        rest(&mut client).await;
+    }
+    proxy.until("all sessions have ended", |health| health["clients"] == 0).await;
+    let mut got = [0; 2];
+    for _ in 0..60 {
+        got[usize::from(short_session(&proxy).await)] += 1;
+    }
+    assert!(got[0] >= 15, "{got:?}");
+}
+
 #[tokio::test]
 async fn the_backend_is_connected_to_before_anybody_comes() {
     let (listener, address) = backend().await;

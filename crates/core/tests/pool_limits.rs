@@ -431,6 +431,47 @@ fn backend_that_is_ten_times_slower_gets_less_than_its_share() {
 }
 
 #[test]
+fn session_length_is_no_latency_when_latency_is_not_learned() {
+    for end in [Outcome::Discarded, Outcome::Detached, Outcome::Open] {
+        let mut stage = Stage::connected(Options { learn_latency: false, ..options(12, 48) }, &[1, 2, 3]);
+        let quick = |_| ms(1);
+        traffic(&mut stage, ms(3_000), ms(5), quick);
+        // Sessions that idle for 30 s, as those of a connection pool at the other end.
+        let mut idle = take_of(&mut stage, 48, 1);
+        assert!(idle.len() > 12, "{}", idle.len());
+        traffic(&mut stage, ms(30_000), ms(5), quick);
+        idle.drain(..).for_each(|slot| stage.release(slot, end));
+        stage.accept_all();
+        let [share, ..] = traffic(&mut stage, ms(2_000), ms(5), quick);
+        assert!(share >= 0.5 / 3.0, "{share:.3} after the sessions ended: {end:?}");
+        assert!(stage.machine.snapshot().backends.iter().all(|backend| backend.typical_use.is_none()));
+    }
+}
+
+#[test]
+fn failed_use_is_a_penalty_when_latency_is_not_learned() {
+    let mut stage = Stage::connected(Options { learn_latency: false, ..options(12, 12) }, &[1, 2, 3]);
+    for slot in take_of(&mut stage, 12, 1) {
+        stage.machine.complain(stage.now, slot);
+        stage.release(slot, Outcome::Open);
+    }
+    let [share, ..] = traffic(&mut stage, ms(500), ms(5), |_| ms(1));
+    assert!(share < 0.05, "{share:.3}");
+}
+
+#[test]
+fn latency_is_the_time_until_the_response_begins() {
+    let mut stage = Stage::connected(options(1, 1), &[1]);
+    let slot = stage.take();
+    stage.pass(ms(10));
+    stage.machine.note_response(stage.now, slot);
+    stage.pass(ms(30_000));
+    stage.machine.note_response(stage.now, slot);
+    stage.release(slot, Outcome::Discarded);
+    assert_eq!(stage.machine.snapshot().backends[0].typical_use, Some(ms(10)));
+}
+
+#[test]
 fn surplus_connections_are_released_no_faster_than_churn_allows() {
     let options = Options { churn_per_second: Some(2.0), max_idle: Some(ms(1_000)), ..options(0, 4) };
     let mut stage = Stage::connected(options, &[1]);

@@ -172,6 +172,17 @@ impl<C: Connect> Builder<C> {
         self
     }
 
+    /// Whether the length of claims counts as the latency of a backend. Default true.
+    ///
+    /// [`Pick::LeastLoaded`] picks a backend less whose uses take more than twice as long as those of the others. That is right
+    /// where a claim lasts for one request. Turn it off where claims last as long as the user likes: sessions, transactions
+    /// that span user think time, streams. There the length of a claim says nothing about its backend, and the load is the
+    /// number of busy connections. Failed uses count in either case.
+    pub fn learn_latency(mut self, learn_latency: bool) -> Builder<C> {
+        self.options.learn_latency = learn_latency;
+        self
+    }
+
     /// Connects under way to one backend at a time. Default 4. Until a backend has worked once it is always one.
     pub fn connecting_per_backend(mut self, connecting_per_backend: usize) -> Builder<C> {
         self.options.connecting_per_backend = connecting_per_backend;

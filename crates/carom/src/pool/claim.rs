@@ -62,6 +62,13 @@ impl<C: Connect> Claim<C> {
         self.shared.step(|table| table.machine.complain(now, slot));
     }
 
+    /// The response has begun: what follows is not latency of the backend.
+    #[cfg(feature = "http")]
+    pub(crate) fn note_response(&self) {
+        let (now, slot) = (clock::now(), self.held().slot);
+        self.shared.step(|table| table.machine.note_response(now, slot));
+    }
+
     /// Says that the backend has served well, though the connection will not be given back, which would say the same:
     /// [`Ejection`](crate::Ejection) begins to count anew.
     pub fn commend(&self) {

@@ -100,6 +100,14 @@ impl Machine {
         }
     }
 
+    /// The response has begun: the time until now is the latency of this use, whatever its user does with the connection next.
+    pub fn note_response(&mut self, now: Instant, slot: SlotRef) {
+        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
+        let State::Busy { since, timed: timed @ true, complained: false, .. } = &mut found.state else { return };
+        *timed = false;
+        self.picker.loads.learn(now, found.backend, now.saturating_duration_since(*since));
+    }
+
     /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
     pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
         let Some(found) = self.current(slot) else { return false };
@@ -235,7 +243,8 @@ impl Machine {
             None => self.counters.claims += 1,
         }
         let life = Life { uses: life.uses + 1, ..life };
-        let slot = self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false, complained: false });
+        let timed = self.options.learn_latency;
+        let slot = self.enter(index, State::Busy { life, since: now, timed, unwanted: false, complained: false });
         self.picker.loads.begin_use(self.slots[index as usize].backend);
         if let Some(leak_after) = self.options.leak_after {
             self.set_timer(now + leak_after, slot);

@@ -42,6 +42,8 @@ pub struct Options {
     pub leak_after: Option<Duration>,
     /// Which idle connection a claim gets. Default [`Pick::LeastLoaded`].
     pub pick: Pick,
+    /// Whether the length of uses counts as the latency of a backend. Default true.
+    pub learn_latency: bool,
     /// Connects under way to one backend at a time. Default 4.
     pub connecting_per_backend: usize,
     /// How often the preference order is disturbed, so that many clients do not drift onto the same backends; at least a
@@ -67,6 +69,7 @@ impl Default for Options {
             churn_per_second: None,
             leak_after: None,
             pick: Pick::default(),
+            learn_latency: true,
             connecting_per_backend: 4,
             decoherence: Duration::from_secs(60),
         }

@@ -25,7 +25,7 @@ impl Machine {
         if load.min(self.options.maximum) > self.planned || self.sample_at.is_none() {
             return None;
         }
-        if self.picker.is_curious() && (self.arrivals + 1).is_multiple_of(TIMED_USES) {
+        if self.options.learn_latency && self.picker.is_curious() && (self.arrivals + 1).is_multiple_of(TIMED_USES) {
             return None;
         }
         let index = self.picker.choose(&mut self.random)?;
@@ -66,7 +66,8 @@ impl Machine {
             return Returned::Declined;
         }
         if self.waiters.len() > 0 {
-            let is_timed = self.picker.is_curious() && found.epoch.is_multiple_of(TIMED_USES);
+            let learns = self.options.learn_latency && self.picker.is_curious();
+            let is_timed = learns && found.epoch.is_multiple_of(TIMED_USES);
             if is_timed || self.options.target_delay.is_some() || self.options.leak_after.is_some() {
                 return Returned::Declined;
             }

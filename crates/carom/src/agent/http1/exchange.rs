@@ -89,6 +89,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
     };
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS || sent.connects && status.is_success() {
+        claim.note_response();
         return Settled::Upgrades(claim, response);
     }
     // It was said before the request had arrived, and will not be said of the next.

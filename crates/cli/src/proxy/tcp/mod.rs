@@ -130,6 +130,8 @@ fn pool<C: Connect>(service: &Service, resolver: &Resolver, connector: C) -> Res
         .recovery(service.recovery.policy())
         .max_idle(service.max_idle)
         .ejection(service.ejection.clone())
+        // A session lasts as long as its client likes.
+        .learn_latency(false)
         .build()
         .map_err(|error| refused(service, &error))
 }
