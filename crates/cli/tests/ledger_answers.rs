@@ -100,15 +100,3 @@ async fn what_each_node_answers_for_itself_is_printed_by_alias() {
     assert_eq!(told["Node4"], json!({"error": "refused: not you"}));
     assert_eq!(told.as_object().unwrap().len(), 4);
 }
-
-#[tokio::test]
-async fn a_genesis_with_a_bad_line_is_used_with_a_warning_that_names_it() {
-    let pool = Pool::start().await;
-    let genesis = pool.nodes.genesis();
-    let bad = genesis.lines().enumerate().map(|(n, line)| if n == 2 { "{not json" } else { line });
-    pool.file("genesis", &bad.collect::<Vec<_>>().join("\n"));
-    let ran = pool.ledger(&["get-txn", "3"]).await;
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stdout.contains("Node3"), "{ran:?}");
-    assert!(ran.stderr.contains("WARN") && ran.stderr.contains("line 3: "), "{ran:?}");
-}

@@ -58,7 +58,7 @@ async fn a_genesis_that_is_of_no_use() {
     for (genesis, problem) in [
         ("no/such/genesis".to_owned(), "`no/such/genesis`: cannot be read: "),
         (of("empty", "\n\n"), "empty`: the genesis holds no transactions"),
-        (of("diary", "\nmy diary\n"), "diary`: the genesis names no validator that can be used (line 2: not JSON"),
+        (of("diary", "\nmy diary\n"), "diary`: the genesis is damaged: line 2: not JSON"),
         (of("ports", &no_ports), "(line 1: the client_port of Node1 is not a number from 1 to 65535: 0)"),
     ] {
         let ran = carom(["ledger", "-g", &genesis, "status"]).await;
@@ -71,6 +71,27 @@ async fn a_genesis_that_is_of_no_use() {
     let ran = carom(["ledger", "status"]).await;
     assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
     assert!(ran.stderr.starts_with("error: --genesis is missing"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_genesis_with_a_truncated_last_line_or_a_missing_one_asks_nobody_and_writes_no_cache() {
+    let pool = Pool::start().await;
+    let genesis = pool.nodes.genesis();
+    let cache = pool.folder().join("cache").to_str().unwrap().to_owned();
+    let lines: Vec<_> = genesis.lines().collect();
+    for (damaged, problem) in [
+        (genesis[..genesis.len() - 10].to_owned(), "line 4: not JSON: EOF while parsing"),
+        ([lines[0], lines[2], lines[3]].join("\n"), "line 2: its seqNo is 3, and 2 is due"),
+    ] {
+        pool.file("genesis", &damaged);
+        for args in [&["--cache", &cache, "status"][..], &["--cache", &cache, "get-txn", "1"]] {
+            let ran = pool.ledger(args).await;
+            assert_eq!((ran.code, &*ran.stdout), (Some(2), ""), "{ran:?}");
+            assert!(ran.stderr.starts_with("error: `") && ran.stderr.contains(problem), "{problem}: {ran:?}");
+        }
+    }
+    assert!(!std::path::Path::new(&cache).exists(), "there is a cache");
+    assert_eq!((0..4).map(|node| pool.nodes.accepted(node)).sum::<usize>(), 0);
 }
 
 #[tokio::test]

@@ -117,6 +117,14 @@ pub enum Problem {
     /// A transaction of the time before protocol version 2, or none at all.
     #[error("not a transaction of protocol version 2: it has no {0:?}")]
     NoField(&'static str),
+    /// A transaction in another place than its own: lines are missing, doubled or out of order.
+    #[error("{}, and {wanted} is due", found.map_or("it has no seqNo".to_owned(), |found| format!("its seqNo is {found}")))]
+    SeqNo {
+        /// The number that is due.
+        wanted: u64,
+        /// The number that it has.
+        found: Option<u64>,
+    },
     /// A node without a name.
     #[error("the node has no alias")]
     NoAlias,
@@ -208,6 +216,13 @@ pub(crate) fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Probl
     let dest = outer.get("dest").and_then(Value::as_str).ok_or(Problem::NoField("dest"))?;
     let told = outer.get("data").and_then(Value::as_object).ok_or(Problem::NoField("data"))?;
     Ok(Some((dest, told)))
+}
+
+/// Checks that a value is a transaction, and the one with this number.
+pub(crate) fn check(transaction: &Value, wanted: u64) -> Result<(), Problem> {
+    about_node(transaction)?;
+    let found = transaction.get("txnMetadata").and_then(|metadata| metadata.get("seqNo")?.as_u64());
+    if found == Some(wanted) { Ok(()) } else { Err(Problem::SeqNo { wanted, found }) }
 }
 
 /// All that was said of one node, the latest of each.

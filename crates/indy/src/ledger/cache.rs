@@ -3,7 +3,7 @@
 //! ```text
 //! carom ledger 1\n | key, 32 bytes | for each transaction: u32 size, its bytes, 8 bytes of their hash
 //! ```
-//! The key is the root of the genesis, or, if lines of that were of no use, the hash of its text.
+//! The key is the root of the genesis.
 //! It is never changed: a longer one, or one that goes on differently, is written beside it and takes its place, so two processes
 //! can share a folder. What is read is believed no further than its hashes go; whether it is the pool's ledger is for the pool to
 //! say.
@@ -69,24 +69,13 @@ fn b58(hash: &Hash) -> String {
 #[derive(Clone, Debug)]
 pub struct Cache {
     path: PathBuf,
-    key: Hash,
     genesis: Head,
 }
 
 impl Cache {
     /// The file in this folder for the pool with this genesis. Nothing is read or written yet.
     pub fn new(folder: impl AsRef<Path>, genesis: Head) -> Cache {
-        Cache::keyed(folder, genesis.root, genesis)
-    }
-
-    /// The file in this folder for the pool with a genesis of which not even the beginning of the ledger is known, but a key that
-    /// tells it from others.
-    pub fn without_beginning(folder: impl AsRef<Path>, key: Hash) -> Cache {
-        Cache::keyed(folder, key, Ledger::default().head())
-    }
-
-    fn keyed(folder: impl AsRef<Path>, key: Hash, genesis: Head) -> Cache {
-        Cache { path: folder.as_ref().join(format!("{}.ledger", b58(&key))), key, genesis }
+        Cache { path: folder.as_ref().join(format!("{}.ledger", b58(&genesis.root))), genesis }
     }
 
     /// Where it is.
@@ -111,14 +100,14 @@ impl Cache {
             return if torn { Ok(None) } else { Err(CacheError::Foreign { path: self.path.clone() }) };
         };
         let Some((key, rest)) = rest.split_first_chunk::<32>() else { return Ok(None) };
-        self.same(*key, self.key)?;
+        self.same(*key)?;
         // Whose it is can be told without looking into the transactions, which take more time and memory.
         let mut beginning = Records(rest);
         let leaves: Tree = beginning.by_ref().take(self.genesis.size as usize).map(leaf_hash).collect();
         if leaves.head().size < self.genesis.size {
             return Ok(None);
         }
-        self.same(leaves.head().root, self.genesis.root)?;
+        self.same(leaves.head().root)?;
         let (mut ledger, mut records) = (Ledger::default(), Records(rest));
         let mut lost = records.0.len();
         while let Some(transaction) = records.next().and_then(|packed| Transaction::unpacked(packed).ok()) {
@@ -138,7 +127,7 @@ impl Cache {
     /// # Errors
     /// When that cannot be done, or when there is something of somebody else's, which is left alone.
     pub fn write(&self, ledger: &Ledger) -> Result<(), CacheError> {
-        let mut bytes = [HEADER, &self.key].concat();
+        let mut bytes = [HEADER, &self.genesis.root].concat();
         for transaction in ledger.transactions() {
             let packed = transaction.packed();
             bytes.extend((packed.len() as u32).to_le_bytes());
@@ -211,7 +200,8 @@ impl Cache {
         }
     }
 
-    fn same(&self, found: Hash, wanted: Hash) -> Result<(), CacheError> {
+    fn same(&self, found: Hash) -> Result<(), CacheError> {
+        let wanted = self.genesis.root;
         if found == wanted {
             return Ok(());
         }

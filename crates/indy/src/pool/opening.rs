@@ -2,10 +2,9 @@
 
 use super::error::PoolError;
 use super::{Known, Pool, Progress};
-use crate::catch_up::tolerated;
 use crate::genesis::Genesis;
-use crate::ledger::{Cache, Ledger};
-use crate::node::Node;
+use crate::ledger::{Cache, CacheError, Ledger};
+use crate::node::{Node, Place, Skipped, Validators, check};
 use crate::transport::Wire;
 use carom::Monitor;
 use carom::window::{Builder, Requester};
@@ -107,36 +106,21 @@ impl Opening {
     async fn opened(self) -> Result<Pool, PoolError> {
         let genesis = Genesis::parse(&self.genesis)?;
         let beginning = genesis.ledger();
-        if !genesis.is_whole() {
-            let trusted = tolerated(genesis.validators()) + 1;
-            tracing::warn!(
-                trusted,
-                "the genesis lacks transactions: how the ledger begins is what so many of its nodes say"
-            );
-        }
         let cache = self.cache.map(|folder| genesis.cache(folder));
         let cached = match &cache {
-            Some(cache) => read(cache.clone()).await,
+            Some(cache) => read(cache.clone(), beginning.head().size).await,
             None => None,
         };
         let nodes: Vec<Node> = genesis.nodes().to_vec();
-        let cached = cached.map(|ledger| (super::validators_of(&ledger, beginning.head().size), ledger));
-        let (known, ledger) = cached.filter(|(known, _)| !known.nodes.is_empty()).unzip();
-        let known = known.map(|known| (known.nodes, known.count));
-        let (from_cache, ledger) = (ledger.is_some(), ledger.unwrap_or_else(|| beginning.clone()));
-        // Without its beginning a ledger that was not fetched to its end may name any few of the nodes: those of the genesis judge it.
-        let of_genesis = || (nodes.clone(), genesis.validators());
-        let (judges, validators) = known.clone().filter(|_| genesis.is_whole()).unwrap_or_else(of_genesis);
+        let known = cached.as_ref().map(|(_, validators)| (validators.nodes.clone(), validators.count));
+        let (judges, validators) = known.clone().unwrap_or_else(|| (nodes.clone(), genesis.validators()));
+        let from_cache = cached.is_some();
+        let ledger = cached.map_or_else(|| beginning.clone(), |(ledger, _)| ledger);
         let windows = self.windows.nodes(judges).build()?;
-        let size = ledger.head().size;
-        let pool =
-            Pool::new(windows, Known { ledger: Arc::new(ledger), validators }, cache, self.single_reads, self.progress);
+        let start = Known { ledger: Arc::new(ledger), validators };
+        let pool = Pool::new(windows, start, cache, self.single_reads, self.progress);
         match pool.refresh().await {
-            Ok(_) => {
-                let unchanged = known.filter(|_| !genesis.is_whole() && pool.head().size == size);
-                unchanged.map_or(Ok(()), |(nodes, count)| pool.turn_to(pool.ledger(), nodes, count))?;
-                Ok(pool)
-            }
+            Ok(_) => Ok(pool),
             Err(PoolError::Conflict(error)) if from_cache => {
                 tracing::warn!(%error, "the cached ledger is not that of the pool; beginning with the genesis again");
                 pool.turn_to(Arc::new(beginning), nodes, genesis.validators())?;
@@ -145,7 +129,7 @@ impl Opening {
             }
             // A ledger that was not fetched to its end may name nodes where they were for a while.
             Err(error @ (PoolError::TimedOut(_) | PoolError::Disconnected(_) | PoolError::NoAgreement(_)))
-                if genesis.is_whole() && known.as_ref().is_some_and(|(known, _)| *known != nodes) =>
+                if known.as_ref().is_some_and(|(known, _)| *known != nodes) =>
             {
                 tracing::warn!(%error, "the nodes of the cached ledger do not answer; asking those of the genesis");
                 pool.turn_to(pool.ledger(), nodes, genesis.validators())?;
@@ -157,21 +141,41 @@ impl Opening {
     }
 }
 
-/// Nothing, with a warning, if the cache cannot be used.
-async fn read(cache: Cache) -> Option<Ledger> {
-    let read = tokio::task::spawn_blocking(move || cache.read());
+/// The cached ledger and its validators. `None` without a cache, or, with a warning, when it cannot be used.
+async fn read(cache: Cache, genesis: u64) -> Option<(Ledger, Validators)> {
+    let path = cache.path().display().to_string();
+    let read = tokio::task::spawn_blocking(move || {
+        let ledger = cache.read()?;
+        Ok(ledger.map(|ledger| checked(&ledger, genesis).map(|validators| (ledger, validators))))
+    });
     match read.await {
-        Ok(Ok(ledger)) => ledger,
-        Err(error) => {
-            tracing::warn!(%error, "the cached ledger cannot be used: who was to read it ended early");
+        Ok(Ok(None)) => None,
+        Ok(Ok(Some(Ok(known)))) => Some(known),
+        Ok(Ok(Some(Err(problem)))) => {
+            tracing::warn!(path, %problem, "cached ledger is damaged; using the genesis");
             None
         }
         Ok(Err(error)) => {
+            let error: CacheError = error;
             let source = std::error::Error::source(&error).map(ToString::to_string);
             tracing::warn!(%error, source, "the cached ledger cannot be used");
             None
         }
+        Err(error) => {
+            tracing::warn!(%error, "the cached ledger cannot be used: who was to read it ended early");
+            None
+        }
     }
+}
+
+/// The validators of a cached ledger. It is held to what a genesis is held to.
+fn checked(ledger: &Ledger, genesis: u64) -> Result<Validators, String> {
+    for (transaction, number) in ledger.transactions().iter().zip(1..).skip(genesis as usize) {
+        let place = Place::Transaction(number);
+        check(&transaction.value(), number).map_err(|problem| Skipped { place, problem }.to_string())?;
+    }
+    let validators = super::validators_of(ledger, genesis);
+    if validators.nodes.is_empty() { Err("no validator can be used".to_owned()) } else { Ok(validators) }
 }
 
 impl IntoFuture for Opening {

@@ -121,7 +121,9 @@ impl Node {
         }
     }
 
-    pub(super) fn append(&mut self, transaction: Value) {
+    /// Numbers a transaction, as ledgers do, and appends it.
+    pub(super) fn append(&mut self, mut transaction: Value) {
+        transaction["txnMetadata"]["seqNo"] = (self.ledger.len() + 1).into();
         let hashed = Transaction::new(transaction.clone()).expect("tests do not nest so deep");
         self.leaves.push(leaf_hash(hashed.packed()));
         self.ledger.push(transaction);
