@@ -100,3 +100,11 @@ async fn what_each_node_answers_for_itself_is_printed_by_alias() {
     assert_eq!(told["Node4"], json!({"error": "refused: not you"}));
     assert_eq!(told.as_object().unwrap().len(), 4);
 }
+
+#[tokio::test]
+async fn submit_prints_no_state_proof_that_was_not_verified() {
+    let pool = Pool::start().await;
+    let request = json!({"identifier": "x", "reqId": 4, "operation": {"type": "105", "dest": "did"}});
+    let result = json_of(&pool.ledger(&["submit", &pool.file("get-nym.json", &request.to_string())]).await);
+    assert_eq!((&result["data"]["dest"], result.get("state_proof")), (&json!("did"), None));
+}

@@ -6,7 +6,7 @@ use carom_indy::message::LONGEST_MESSAGE;
 use carom_indy::{Pool, Reply, Request, SubmitError};
 use serde_json::{Value, json};
 use std::error::Error;
-use support::{information, ms, read, requests, soon, write};
+use support::{information, ms, read, read_nym, requests, soon, write};
 use testkit::indy::{self, Conduct};
 
 async fn opened(nodes: &indy::Pool) -> Pool {
@@ -126,6 +126,17 @@ async fn a_validator_whose_host_name_does_not_resolve_is_reported_with_its_name(
     let pool = soon(Pool::open(nodes.genesis()).ack_timeout(ms(60_000)).into_future()).await.unwrap();
     let told = soon(pool.survey()).await.unwrap();
     assert!(told["Node4"].as_ref().is_err_and(|reason| reason == "cannot resolve node4.invalid"), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_state_proof_that_was_not_verified_is_not_returned() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    for single in [false, true] {
+        let pool = soon(Pool::open(nodes.genesis()).single_reads(single).into_future()).await.unwrap();
+        let result = agreed(soon(pool.submit(&read_nym(1))).await.unwrap());
+        assert_eq!(result["data"]["dest"], "V4SGRU86Z58d6TV7PBUe6f");
+        assert!(result.get("state_proof").is_none(), "{result}");
+    }
 }
 
 #[tokio::test]

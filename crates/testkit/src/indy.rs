@@ -1,7 +1,7 @@
 //! Indy nodes that do what a test tells them to, over real sockets with real CURVE, and remember who came.
 //!
 //! A [`Pool`] is some nodes with a ledger each, equal at first. They answer what clients ask (the state of the pool ledger,
-//! transactions of it, GET_TXN, NYM, GET_VALIDATOR_INFO) as [`Conduct`] says, and count sockets and identities.
+//! transactions of it, GET_TXN, GET_NYM, GET_REVOC_REG_DELTA, NYM, GET_VALIDATOR_INFO) as [`Conduct`] says, and count sockets and identities.
 //!
 //! ```
 //! use carom_indy::message::{Message, status_request};
@@ -25,7 +25,7 @@
 //! # Ok(()) }) }
 //! ```
 //!
-//! Left out: signatures (nobody is refused for the lack of one), state proofs, and agreement between nodes: what one writes all have
+//! Left out: signatures (nobody is refused for the lack of one), state proofs that could be verified, and agreement between nodes: what one writes all have
 //! written.
 
 mod answer;

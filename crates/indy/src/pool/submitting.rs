@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](crate::Opening::single_reads).
+    ///
+    /// A `state_proof` is left out: proofs are not verified, and one node could have made it up.
     Agreed(Value),
     /// What each node says, by its alias: its result, or why there is none.
     Each(BTreeMap<String, Result<Value, String>>),
@@ -100,19 +102,23 @@ fn as_wanted<'pool, O>(mut asking: Asking<'pool, Wire, O>, request: &Request) ->
     asking
 }
 
-/// What answers are compared by: all but the proofs and signatures that every node makes for itself.
+/// What answers are compared by: all but the proofs.
 fn compared(answer: &Message) -> Option<Value> {
     match answer {
-        Message::Reply { result, .. } => {
-            let mut result = result.clone();
-            result.as_object_mut().map(|result| result.remove("state_proof"));
-            Some(result)
-        }
+        Message::Reply { result, .. } => Some(without_proofs(result.clone())),
         Message::Refusal { reason, .. } => Some(Value::String(reason.clone())),
         Message::Ack { .. } | Message::Status(_) | Message::Proof(_) | Message::Transactions(_) | Message::Other => {
             None
         }
     }
+}
+
+/// A result without the proofs, which differ from node to node and are not verified.
+fn without_proofs(mut result: Value) -> Value {
+    if let Some(fields) = result.as_object_mut() {
+        fields.remove("state_proof");
+    }
+    result
 }
 
 fn agreed(answers: Vec<Answered<Message>>) -> Reply {
@@ -121,7 +127,7 @@ fn agreed(answers: Vec<Answered<Message>>) -> Reply {
 
 fn result(answer: Message) -> Value {
     match answer {
-        Message::Reply { result, .. } => result,
+        Message::Reply { result, .. } => without_proofs(result),
         Message::Ack { .. }
         | Message::Refusal { .. }
         | Message::Status(_)

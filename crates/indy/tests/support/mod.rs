@@ -25,6 +25,22 @@ pub(crate) fn read(req_id: u64, number: u64) -> Value {
     })
 }
 
+/// GET_NYM.
+pub(crate) fn read_nym(req_id: u64) -> Value {
+    json!({
+        "identifier": "LibindyDid111111111111", "reqId": req_id, "protocolVersion": 2,
+        "operation": {"type": "105", "dest": "V4SGRU86Z58d6TV7PBUe6f"},
+    })
+}
+
+/// GET_REVOC_REG_DELTA.
+pub(crate) fn read_delta(req_id: u64) -> Value {
+    json!({
+        "identifier": "LibindyDid111111111111", "reqId": req_id, "protocolVersion": 2,
+        "operation": {"type": "117", "revocRegDefId": "registry", "from": 5, "to": 9},
+    })
+}
+
 /// NYM.
 pub(crate) fn write(req_id: u64) -> Value {
     json!({

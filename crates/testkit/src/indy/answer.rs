@@ -49,6 +49,18 @@ impl World {
                     json!({"identifier": asked_by, "reqId": req_id, "type": "3", "seqNo": seq_no, "data": found}),
                 )]
             }
+            // Each node adds proofs of its own.
+            "105" | "117" => {
+                let mut data = json!({"dest": operation["dest"], "revocRegDefId": operation["revocRegDefId"]});
+                let proof = json!({"proof_nodes": self.nodes[node].alias, "root_hash": "11111111"});
+                if kind == "117" {
+                    data["stateProofFrom"] = proof.clone();
+                }
+                let result = json!({
+                    "identifier": asked_by, "reqId": req_id, "type": kind, "data": data, "state_proof": proof,
+                });
+                vec![acknowledged, reply(result)]
+            }
             "1" => {
                 let count = self.written.len();
                 let result = self.written.entry((asked_by.to_string(), req_id)).or_insert_with(|| {
