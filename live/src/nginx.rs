@@ -31,6 +31,12 @@ impl Nginx {
             .await
     }
 
+    /// The same over HTTP/2 without TLS.
+    pub async fn start_h2c(name: &str, requests_per_connection: usize) -> Nginx {
+        let settings = format!("keepalive_requests {requests_per_connection};");
+        Nginx::with(name, &settings, |port| format!("listen {port} http2;")).await
+    }
+
     /// The same over TLS, with HTTP/2 for who asks for it.
     pub async fn start_tls(name: &str, certificate: &str, key: &str) -> Nginx {
         let folder = Folder::new("nginx", None);

@@ -1,5 +1,7 @@
 //! Three nginx servers behind a DNS zone, used through the sidecar by wrk and by curl, which know nothing of them.
 
+use carom::Policy;
+use carom::agent::{Agent, OriginOptions, Protocol, Served};
 use carom_live::certificates::Authority;
 use carom_live::knot::{Knot, ZONE};
 use carom_live::nginx::{End, Nginx};
@@ -11,6 +13,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// A zone in which these nodes serve `web`.
 async fn zone(nodes: &[SocketAddr], service: &str) -> Knot {
@@ -83,6 +87,41 @@ async fn no_request_fails_while_nodes_are_stopped_killed_and_started_under_load(
     assert!(ends >= 3, "each of them at least once");
     assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}\n{}", sidecar.said());
     sidecar.stop();
+}
+
+/// nginx closes an HTTP/2 connection after `keepalive_requests`. The delay between connects is an hour, so the test does not
+/// end if one of these closes counts as a failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_requests_do_not_wait_for_backoff_when_nginx_closes_connections_after_use() {
+    const WORKERS: usize = 16;
+    const REQUESTS: usize = 100;
+    const PER_CONNECTION: usize = 20;
+    let node = Nginx::start_h2c("one", PER_CONNECTION).await;
+    let hour = Duration::from_secs(3600);
+    let agent = Agent::builder()
+        .protocol(Protocol::Http2)
+        .recovery(Policy::default().delay(hour).max_delay(hour))
+        .claim_timeout(hour)
+        .build()
+        .unwrap();
+    agent.create_pool("http://web.test", OriginOptions::default().backends([node.address()])).unwrap();
+    let mut workers = JoinSet::new();
+    for _ in 0..WORKERS {
+        let agent = agent.clone();
+        workers.spawn(async move {
+            let mut fresh = 0;
+            for _ in 0..REQUESTS {
+                let response = agent.get("http://web.test/").await.expect("nginx serves");
+                assert_eq!(response.status(), 200);
+                fresh += usize::from(!response.extensions().get::<Served>().expect("it is on").reused);
+            }
+            fresh
+        });
+    }
+    let ended = timeout(Duration::from_secs(120), workers.join_all()).await;
+    let connects: usize = ended.expect("no request waits for a backoff").into_iter().sum();
+    println!("{connects} connects for {} requests", WORKERS * REQUESTS);
+    assert!(connects >= WORKERS * REQUESTS / PER_CONNECTION, "nginx has closed none");
 }
 
 #[tokio::test]

@@ -81,6 +81,40 @@ async fn a_thousand_leases_get_the_outcome_of_the_one_dial_that_failed_and_it_is
     assert_eq!(script.connects_started(address(1)), 2);
 }
 
+/// The delay of the policy is an hour: a single backoff would show.
+#[tokio::test(start_paused = true)]
+async fn connections_closed_after_use_are_replaced_without_backoff() {
+    let hour = Duration::from_secs(3600);
+    let script = Scripted::new();
+    let policy = Policy::default().delay(hour).max_delay(hour);
+    let set = Set::builder(script.clone()).backends([address(1)]).recovery(policy).build().unwrap();
+    let start = Instant::now();
+    for round in 1..=20 {
+        let lease = set.lease().await.unwrap();
+        assert_eq!(script.connects_started(address(1)), round);
+        // Either of the two shows that the connection was used.
+        if round % 2 == 0 {
+            lease.commend();
+        } else {
+            drop(set.lease().await.unwrap());
+        }
+        script.kill_all(address(1));
+        lease.closed().await;
+    }
+    // A report of use may arrive after the end.
+    let lease = set.lease().await.unwrap();
+    script.kill_all(address(1));
+    lease.closed().await;
+    let next = tokio::spawn({
+        let set = set.clone();
+        async move { set.lease().await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    lease.commend();
+    next.await.unwrap().unwrap();
+    assert!(start.elapsed() < ms(1000), "waited {:?}", start.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_any_backend_is_of_the_least_used() {
     let script = Scripted::new();

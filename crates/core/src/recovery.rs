@@ -23,6 +23,9 @@ use std::time::Duration;
 /// Where doubling stops when no cap is given, and the longest time a policy may name.
 pub const DAY: Duration = Duration::from_secs(86_400);
 
+/// The least time between two attempts, whatever a policy says.
+pub const SHORTEST_DELAY: Duration = Duration::from_millis(1);
+
 /// How one kind of operation is tried again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {

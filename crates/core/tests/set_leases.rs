@@ -459,6 +459,7 @@ fn a_dial_is_aborted_when_the_last_who_wanted_it_is_gone() {
     assert!(!stage.cancel(waiters[0]), "once");
     let snapshot = stage.machine.snapshot();
     assert_eq!((snapshot.waiting, snapshot.dialling, snapshot.leases), (0, 0, 0));
+    stage.pass(ms(1));
     let waiter = stage.wait(to(1));
     assert_ne!(stage.dial_to(1), dial, "the next dial is another one");
     stage.connected(dial);

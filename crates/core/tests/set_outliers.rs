@@ -124,6 +124,7 @@ fn whoever_has_a_lease_of_one_that_is_left_out_keeps_it_and_who_names_it_gets_on
     assert!(stage.is_up(held) && stage.is_draining(held));
     stage.release(held);
     assert!(!stage.is_up(held));
+    stage.pass(ms(1));
     let named = stage.connect(to(1));
     assert_eq!(of(&stage, named), 1);
     assert_eq!(rounds(&mut stage, &Want::any(), 4), [2; 4], "for who names it alone");
@@ -222,6 +223,7 @@ fn one_that_is_retired_as_soon_as_it_is_there_backs_off_longer_each_time() {
         stage.pass(ms(1));
         assert_eq!(stage.dialling(), [1]);
         stage.cancel(waiter);
+        stage.pass(ms(1));
     }
 }
 
@@ -230,6 +232,7 @@ fn one_that_has_served_before_it_is_retired_is_replaced_at_once() {
     let mut stage = Stage::knowing(lazy(), &[1]);
     let id = stage.connect(Want::any());
     stage.release(id);
+    stage.pass(ms(1));
     let id = stage.take(Want::any());
     stage.retire(id);
     stage.wait(Want::any());

@@ -4,8 +4,9 @@
 mod set_stage;
 
 use carom_core::idle::Idleness;
+use carom_core::recovery::Recovery;
 use carom_core::set::{Action, ConnectionId, Leased, Options, Refusal, State, Want};
-use set_stage::{Stage, at, eager, lazy, ms, to};
+use set_stage::{Stage, at, eager, lazy, ms, policy, to};
 use std::time::Duration;
 
 /// Somebody has held it and let go just now; the detector looks at 2 s, 4 s and so on.
@@ -207,6 +208,7 @@ fn a_backend_that_comes_back_while_draining_gets_a_new_connection() {
     let old = stage.connect(to(1));
     stage.backends(&[]);
     stage.backends(&[1]);
+    stage.pass(ms(1));
     let new = stage.connect(Want::any());
     assert_ne!(old, new);
     assert!(stage.is_draining(old) && !stage.is_draining(new));
@@ -307,11 +309,95 @@ fn one_that_ends_as_soon_as_it_is_there_backs_off_longer_each_time() {
         stage.pass(ms(1));
         assert_eq!(stage.dialling(), [1]);
         stage.cancel(waiter);
+        stage.pass(ms(1));
     }
     let id = stage.connect(to(1));
     stage.pass(ms(100));
     stage.ended(id);
     stage.connect(to(1));
+}
+
+/// nginx closes a connection after `keepalive_requests`; that is no failure, however young the connection is.
+#[test]
+fn backend_that_closes_connections_after_use_is_dialled_again_without_delay() {
+    let mut stage = Stage::knowing(lazy(), &[1]);
+    for _ in 0..10 {
+        let id = stage.connect(to(1));
+        stage.release(id);
+        stage.pass(ms(2));
+        stage.ended(id);
+    }
+    assert_eq!(stage.now - stage.start, ms(20), "no dial waited");
+}
+
+#[test]
+fn eager_set_replaces_a_connection_closed_after_use_without_delay() {
+    let mut stage = Stage::knowing(eager(1, 1), &[1]);
+    for dialled in 1..=10 {
+        let id = stage.accept(1);
+        assert_eq!(stage.take(Want::any()), id);
+        stage.release(id);
+        stage.pass(ms(2));
+        stage.ended(id);
+        assert_eq!((stage.dialling(), stage.dialled), (vec![1], dialled + 1));
+    }
+}
+
+#[test]
+fn two_dials_of_one_place_begin_at_least_1_ms_apart() {
+    let mut stage = Stage::knowing(lazy(), &[1]);
+    let id = stage.connect(to(1));
+    stage.release(id);
+    stage.ended(id);
+    let waiter = stage.wait(to(1));
+    stage.pass(Duration::from_micros(999));
+    assert_eq!(stage.dials.len(), 0);
+    stage.pass(Duration::from_micros(1));
+    let id = stage.accept(1);
+    assert_eq!(stage.granted(waiter), Some(id));
+}
+
+/// A response and the end of the connection may arrive together: the driver may learn of the end first.
+#[test]
+fn use_reported_after_the_connection_has_ended_cancels_the_backoff() {
+    let mut stage = Stage::knowing(lazy(), &[1]);
+    let id = stage.connect(to(1));
+    stage.pass(ms(5));
+    stage.ended(id);
+    let (named, any) = (stage.wait(to(1)), stage.wait(Want::any()));
+    stage.release(id);
+    assert_eq!(stage.dials.len(), 0, "unused so far");
+    stage.served(1, id);
+    let next = stage.accept(1);
+    assert_eq!((stage.granted(named), stage.granted(any)), (Some(next), Some(next)));
+}
+
+#[test]
+fn use_reported_after_the_connection_was_retired_cancels_the_backoff() {
+    let mut stage = Stage::knowing(lazy(), &[1]);
+    let id = stage.connect(to(1));
+    stage.pass(ms(5));
+    stage.retire(id);
+    let waiter = stage.wait(to(1));
+    assert_eq!(stage.dials.len(), 0, "unused so far");
+    stage.served(1, id);
+    let next = stage.accept(1);
+    assert_eq!(stage.granted(waiter), Some(next));
+}
+
+#[test]
+fn use_reported_late_does_not_cancel_the_backoff_of_a_failed_dial() {
+    let mut stage = Stage::knowing(Options { recovery: Recovery::from(policy(3)), ..lazy() }, &[1]);
+    let id = stage.connect(to(1));
+    stage.pass(ms(5));
+    stage.ended(id);
+    let waiter = stage.wait(to(1));
+    stage.pass(ms(100));
+    stage.refuse(1);
+    stage.served(1, id);
+    assert_eq!((stage.dials.len(), stage.waits(waiter)), (0, true));
+    stage.pass(ms(200));
+    assert_eq!(stage.dialling(), [1]);
 }
 
 #[test]

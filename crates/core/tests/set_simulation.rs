@@ -100,6 +100,19 @@ fn a_backend_that_does_not_serve_blocks_nobody_who_takes_any() {
     });
 }
 
+/// H5: a backend that closes connections cleanly after every k-th use is never penalised.
+#[test]
+fn clean_closes_after_use_cost_one_dial_and_no_backoff() {
+    for_each_schedule(600, |seed, trace| {
+        let mut world = World::new(Setting::closing_after_use(seed), seed, trace);
+        world.publish_all();
+        world.run_for(ms(5_000));
+        assert_eq!(world.refused(), 0, "nothing fails");
+        world.promise_clean_closes_are_free();
+        world.end();
+    });
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [1, 2, 3, 4] {

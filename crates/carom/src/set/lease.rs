@@ -230,8 +230,9 @@ impl<S: Share> Lease<S> {
     }
 
     /// Takes the connection out of the set, for when its far side has said that it takes no more: nobody else gets it, and it
-    /// ends with its last lease. The next lease is of another. Nobody is blamed; but where a connection had just been made, and
-    /// none of its leases has ended yet, the next is made after the delay of the recovery policy.
+    /// ends with its last lease. The next lease is of another. That is no failure; but where a connection had just been made, none
+    /// of its leases has ended yet and no use was [reported](Lease::commend), the next is made after the delay of the recovery
+    /// policy.
     pub fn retire(&self) {
         self.shared.step(|table| table.machine.retire(clock::now(), self.cell.id));
     }
@@ -248,9 +249,19 @@ impl<S: Share> Lease<S> {
         self.shared.step(|table| table.machine.complain(clock::now(), &self.cell.backend));
     }
 
-    /// The backend served well: complaints before this are not in a row with those after it.
+    /// The backend served well: complaints before this are not in a row with those after it. A connection with at least one
+    /// such report is replaced without a backoff when it is closed.
     pub fn commend(&self) {
         self.shared.lock().machine.commend(&self.cell.backend);
+        self.report_use();
+    }
+
+    /// A use of the connection succeeded: when it is closed, that is no failure. May come after its end.
+    pub(crate) fn report_use(&self) {
+        let (backend, id) = (&self.cell.backend, self.cell.id);
+        if self.shared.lock().machine.is_unproven(backend, id) {
+            self.shared.step(|table| table.machine.handle_served(clock::now(), backend, id));
+        }
     }
 
     /// Resolves when the connection is on its way out, because its backend is gone or not wanted any more: time to finish and

@@ -3,8 +3,9 @@
 use super::anyone::patience;
 use super::places::{Connection, Dial, Entry, Place, Taking, What};
 use super::{Action, ConnectionId, Machine, Refusal, State, Timer, Turn};
+use crate::backend::Backend;
 use crate::idle::Idleness;
-use crate::recovery::{Policy, Tries};
+use crate::recovery::{Policy, SHORTEST_DELAY, Tries};
 use std::time::{Duration, Instant};
 
 impl Machine {
@@ -19,6 +20,7 @@ impl Machine {
             (false, known_to_work) => (!known_to_work).then_some(Turn::Alive),
         };
         (record.worked, record.dead) = (true, false);
+        record.accused = None;
         let failures = match record.setback.take() {
             Some((failures, _)) => failures,
             None => 0,
@@ -80,12 +82,15 @@ impl Machine {
         self.serve_any(now);
     }
 
-    /// A connection has ended by itself: the driver has told its holders.
+    /// A connection has ended by itself: the driver has told its holders. If it was used, that is no failure: servers close
+    /// connections after a number of requests.
     pub fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
-        let (backend, taking) = (connection.backend, connection.taking);
+        let (backend, taking, served) = (connection.backend, connection.taking, connection.served);
         if taking == Taking::Leases {
-            self.set_back_if_young(now, id);
+            if !served {
+                self.set_back_if_young(now, id);
+            }
             self.leave_place(id);
             self.actions.push_back(Action::Removed(id));
         }
@@ -96,13 +101,48 @@ impl Machine {
         self.forget_if_unused(now, backend);
     }
 
+    /// A use of a connection to this backend succeeded. The report may arrive after the connection has ended or was retired;
+    /// if that was taken for a failure, the backoff is cancelled.
+    pub fn handle_served(&mut self, now: Instant, backend: &Backend, id: ConnectionId) {
+        if let Some(connection) = self.connection_mut(id) {
+            connection.served = true;
+        }
+        let Some(&backend) = self.ids.get(&backend.key()) else { return };
+        let record = self.record(backend);
+        if record.accused != Some(id) {
+            return;
+        }
+        (record.setback, record.accused) = (None, None);
+        let waits = |(place, found): (u32, &Place)| matches!(found.dial, Dial::Backoff { .. }).then_some(place);
+        let waiting: Vec<u32> = (0..).zip(&record.places).filter_map(waits).collect();
+        let tries = Tries::new(self.policy(backend));
+        for place in waiting {
+            self.connect_when_allowed(now, backend, place, tries.clone());
+        }
+        self.serve_any(now);
+    }
+
+    /// Whether [`handle_served`](Machine::handle_served) would change anything.
+    pub fn is_unproven(&self, backend: &Backend, id: ConnectionId) -> bool {
+        match self.connection(id) {
+            Some(connection) if !connection.served => true,
+            Some(_) | None => {
+                let record = self.ids.get(&backend.key()).map(|backend| &self.records[backend]);
+                record.is_some_and(|record| record.accused == Some(id))
+            }
+        }
+    }
+
     /// A connection that goes as soon as it is there is as good as none: its backend is not dialled again in a tight loop.
     pub(super) fn set_back_if_young(&mut self, now: Instant, id: ConnectionId) {
         let Some(&Connection { backend, created, failures, .. }) = self.connection(id) else { return };
         let policy = self.policy(backend).clone();
         if now.saturating_duration_since(created) < policy.shortest_life() {
             let delay = policy.delay_after(failures, &mut self.random);
-            self.record(backend).setback = Some((failures + 1, now + delay));
+            let record = self.record(backend);
+            // A failed dial may have set one already; a report of use does not cancel that.
+            record.accused = (!record.must_wait(now)).then_some(id);
+            record.setback = Some((failures + 1, now + delay));
         }
     }
 
@@ -139,7 +179,7 @@ impl Machine {
         };
         if let (Dial::Backoff { tries, .. }, true) = (&found.dial, found.stay == stay) {
             let tries = tries.clone();
-            self.connect(now, backend, place, tries);
+            self.connect_when_allowed(now, backend, place, tries);
         }
     }
 
@@ -179,8 +219,12 @@ impl Machine {
     }
 
     fn connect_when_allowed(&mut self, now: Instant, backend: u32, place: u32, tries: Tries) {
-        match self.record(backend).setback {
-            Some((_, until)) if until > now => self.wait_until(until, backend, place, tries),
+        let record = self.record(backend);
+        let found = &record.places[place as usize];
+        // A private place belongs to one lease, so the callers set its pace.
+        let again = found.dialled_at.filter(|_| !found.private).map(|at| at + SHORTEST_DELAY);
+        match record.setback.map(|(_, until)| until).max(again) {
+            Some(until) if until > now => self.wait_until(until, backend, place, tries),
             Some(_) | None => self.connect(now, backend, place, tries),
         }
     }
@@ -197,7 +241,9 @@ impl Machine {
         let to = std::sync::Arc::clone(&record.backend);
         let timeout = tries.timeout();
         let id = self.new_entry(backend, place);
-        self.place(backend, place).enter(Dial::Connecting { id, tries, doubted: false });
+        let found = self.place(backend, place);
+        found.dialled_at = Some(now);
+        found.enter(Dial::Connecting { id, tries, doubted: false });
         self.counters.connects += 1;
         self.actions.push_back(Action::Dial { connection: id, backend: to, timeout });
         self.set_timer(now + patience(timeout), Timer::Doubt(id));
@@ -207,7 +253,8 @@ impl Machine {
         let policy = self.policy(backend);
         let failures = tries.failures(policy);
         self.note_doubt(backend);
-        self.record(backend).setback = Some((failures, now + delay));
+        let record = self.record(backend);
+        (record.setback, record.accused) = (Some((failures, now + delay)), None);
         self.wait_until(now + delay, backend, place, tries);
         self.go_elsewhere(now, backend, place, |record| !record.dead && !record.must_wait(now));
         self.abort_if_unneeded(now, backend, place);
@@ -236,6 +283,7 @@ impl Machine {
         let record = self.records.get_mut(&backend).expect("records outlive what names them");
         let failures = record.setback.map_or(0, |(failures, _)| failures) + 1;
         record.setback = Some((failures, now + policy.delay_after(failures, random)));
+        record.accused = None;
         record.failed_in = wave;
         let was_dead = record.dead;
         // One that works is not dead: it would not have more connections.

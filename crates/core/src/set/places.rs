@@ -5,7 +5,7 @@ use super::{Machine, Timer, WaiterId};
 use crate::backend::Backend;
 use crate::ejection::Service;
 use crate::idle::Idleness;
-use crate::recovery::Tries;
+use crate::recovery::{SHORTEST_DELAY, Tries};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +44,8 @@ pub(super) struct Record {
     pub(super) held: VecDeque<u32>,
     /// What the last failure taught: how many attempts have failed in a row, and when the next may be made.
     pub(super) setback: Option<(u32, Instant)>,
+    /// The connection whose early end is the reason for `setback`. A late report that it was used cancels that.
+    pub(super) accused: Option<ConnectionId>,
     /// Dials and connections of it, those that take no more leases included.
     pub(super) alive: usize,
     /// The wave in which its attempts ran out last.
@@ -69,6 +71,8 @@ pub(super) struct Place {
     pub(super) dial: Dial,
     /// Counts the states of dialling, so that a timer set for an earlier one is told apart.
     pub(super) stay: u64,
+    /// When its last dial began.
+    pub(super) dialled_at: Option<Instant>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) waiters: BTreeSet<WaiterId>,
     /// For one lease alone.
@@ -110,7 +114,7 @@ pub(super) struct Connection {
     pub(super) capacity: usize,
     /// The number of its last lease.
     pub(super) turn: u64,
-    /// A lease of it has ended while it took others.
+    /// A use of it succeeded: one was reported, or a lease has ended while it took others.
     pub(super) served: bool,
     pub(super) idleness: Idleness,
     pub(super) created: Instant,
@@ -167,7 +171,15 @@ impl Dial {
 
 impl Place {
     pub(super) fn new(private: bool) -> Place {
-        Place { dial: Dial::Nothing, stay: 0, connection: None, waiters: BTreeSet::new(), private, planned: false }
+        Place {
+            dial: Dial::Nothing,
+            stay: 0,
+            dialled_at: None,
+            connection: None,
+            waiters: BTreeSet::new(),
+            private,
+            planned: false,
+        }
     }
 
     pub(super) fn enter(&mut self, dial: Dial) {
@@ -214,6 +226,7 @@ impl Machine {
                 connecting: 0,
                 held: VecDeque::new(),
                 setback: None,
+                accused: None,
                 alive: 0,
                 failed_in: 0,
                 service: Service::default(),
@@ -277,14 +290,16 @@ impl Machine {
         self.record(backend).alive -= 1;
     }
 
-    /// Forgets a foreign backend that nothing names any more, once its failures are old enough to be forgotten too.
+    /// Forgets a foreign backend that nothing names any more, once its next dial may begin at any time.
     pub(super) fn forget_if_unused(&mut self, now: Instant, backend: u32) {
         let Some(record) = self.records.get(&backend) else { return };
         if record.known || record.alive > 0 || record.places.iter().any(|place| !place.is_empty()) {
             return;
         }
-        match record.setback {
-            Some((_, until)) if until > now => {
+        let dialled = record.places.iter().filter_map(|place| place.dialled_at).max();
+        let allowed = record.setback.map(|(_, until)| until);
+        match allowed.max(dialled.map(|at| at + SHORTEST_DELAY)) {
+            Some(until) if until > now => {
                 if record.forget_at.is_none_or(|at| at <= now) {
                     self.record(backend).forget_at = Some(until);
                     self.set_timer(until, Timer::Forget(backend));

@@ -244,6 +244,12 @@ impl Stage {
         self.go();
     }
 
+    /// A use of a connection to a backend succeeded.
+    pub(crate) fn served(&mut self, number: u16, id: ConnectionId) {
+        self.machine.handle_served(self.now, &backend(number), id);
+        self.go();
+    }
+
     /// The dial to a backend succeeds.
     pub(crate) fn accept(&mut self, number: u16) -> ConnectionId {
         let id = self.dial_to(number);

@@ -78,7 +78,9 @@ impl World {
             Delivery::Granted { waiter, connection } => {
                 let caller = self.waiting.remove(&waiter).expect("a waiter is told once");
                 self.figures.waited += 1;
-                self.figures.waited_for += self.clock - caller.came;
+                let waited = self.clock - caller.came;
+                self.figures.waited_for += waited;
+                self.books.longest_wait = self.books.longest_wait.max(waited);
                 self.granted(&caller.want, connection);
             }
             Delivery::Refused { waiter, refusal } => {

@@ -220,6 +220,12 @@ impl World {
                 }
                 self.books.released(self.clock, id);
                 self.machine.release(now, id);
+                if self.setting.closes_after.is_some_and(|uses| self.books.uses(id) == uses) {
+                    self.after_machine();
+                    self.note(|_| format!("  {id:?} is closed after use"));
+                    self.books.ended_by_itself(self.clock, id, &self.setting);
+                    self.machine.handle_ended(now, id);
+                }
             }
             Event::WeatherTurns => {
                 let server = self.random.below(self.behaviour.len());
@@ -252,6 +258,12 @@ impl World {
             self.after_machine();
         } else {
             self.machine.commend(&backend(server));
+            if self.random.chance(self.setting.reports) {
+                self.note(|_| format!("  reports a use of {id:?}"));
+                self.books.reported(id, server);
+                self.machine.handle_served(self.now(), &backend(server), id);
+                self.after_machine();
+            }
         }
     }
 

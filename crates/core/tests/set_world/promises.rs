@@ -2,7 +2,7 @@
 
 use super::callers::Caller;
 use super::setting::Setting;
-use super::{Moment, World, number};
+use super::{Moment, World, ms, number};
 use carom_core::random::Random;
 use carom_core::set::{Action, ConnectionId, Machine, State, Want};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,16 @@ pub(super) struct Books {
     failures: BTreeMap<usize, Moment>,
     /// No dial to this server before then.
     rests: BTreeMap<usize, Moment>,
+    /// The connection whose early end is the reason for that.
+    accused: BTreeMap<usize, ConnectionId>,
+    /// When the last dial of a server began.
+    dialled: BTreeMap<usize, Moment>,
     pub(super) closing: bool,
     pub(super) abandoned: bool,
     pub(super) asked: usize,
     pub(super) granted: usize,
+    /// The longest that a lease which was granted had to wait.
+    pub(super) longest_wait: Duration,
     pub(super) refused: usize,
     pub(super) given_up: usize,
     /// Wakes in a row at which nothing else happened.
@@ -43,8 +49,9 @@ struct Link {
     leases: usize,
     /// How many it can serve at a time, as far as was said.
     capacity: usize,
-    /// One of its leases has ended before it was retired.
+    /// One of its leases has ended before it was retired, or a use was reported.
     served: bool,
+    uses: usize,
     /// Since when nobody has held it.
     unheld: Moment,
     told_added: bool,
@@ -93,6 +100,7 @@ impl Books {
         let link = self.links.get_mut(&id).expect("it was dialled");
         (link.stage, link.created, link.unheld) = (Stage::Up, clock, clock);
         self.rests.remove(&link.server);
+        self.accused.remove(&link.server);
     }
 
     pub(super) fn leased(&mut self, id: ConnectionId) {
@@ -105,7 +113,24 @@ impl Books {
             link.leases -= 1;
             link.unheld = clock;
             link.served |= !link.told_removed;
+            link.uses += 1;
         }
+    }
+
+    /// A use of it was reported, perhaps after its end.
+    pub(super) fn reported(&mut self, id: ConnectionId, server: usize) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.served = true;
+        }
+        if self.accused.get(&server) == Some(&id) {
+            self.accused.remove(&server);
+            self.rests.remove(&server);
+        }
+    }
+
+    /// How many leases of it have ended.
+    pub(super) fn uses(&self, id: ConnectionId) -> usize {
+        self.links.get(&id).map_or(0, |link| link.uses)
     }
 
     /// One that served nobody and is as young as that counts as a failure.
@@ -114,7 +139,7 @@ impl Books {
         link.retired = true;
         let (server, short) = (link.server, clock - link.created < setting.limits.delay);
         if short && !link.served && !link.told_removed {
-            self.rest(clock, server, setting);
+            self.accuse(clock, server, id, setting);
         }
     }
 
@@ -123,19 +148,21 @@ impl Books {
     }
 
     pub(super) fn server_of(&self, id: ConnectionId) -> Option<usize> {
-        self.links.get(&id).map(|link| link.server)
+        let accused = || self.accused.iter().find(|(_, accused)| **accused == id).map(|(server, _)| *server);
+        self.links.get(&id).map(|link| link.server).or_else(accused)
     }
 
     pub(super) fn ended_by_itself(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let (server, short) = (link.server, clock - link.created < setting.limits.delay);
+        let served = link.served;
         if link.told_removed {
             self.forget(id);
             return;
         }
         link.stage = Stage::Ended;
-        if short {
-            self.rest(clock, server, setting);
+        if short && !served {
+            self.accuse(clock, server, id, setting);
         }
     }
 
@@ -149,10 +176,19 @@ impl Books {
         self.known = known;
     }
 
+    fn accuse(&mut self, clock: Moment, server: usize, id: ConnectionId, setting: &Setting) {
+        let waits = self.rests.get(&server).is_some_and(|until| *until > clock);
+        self.rest(clock, server, setting);
+        if !waits {
+            self.accused.insert(server, id);
+        }
+    }
+
     /// The next dial has to wait, at least for the shortest delay there is.
     fn rest(&mut self, clock: Moment, server: usize, setting: &Setting) {
         let least = setting.limits.delay.mul_f64(1.0 - setting.limits.spread / 2.0);
         self.rests.insert(server, clock + least);
+        self.accused.remove(&server);
     }
 
     fn forget(&mut self, id: ConnectionId) -> Link {
@@ -211,6 +247,7 @@ impl World {
                     leases: 0,
                     capacity: usize::MAX,
                     served: false,
+                    uses: 0,
                     unheld: self.clock,
                     told_added: false,
                     told_removed: false,
@@ -254,7 +291,7 @@ impl World {
         }
     }
 
-    fn promise_dials_are_bounded(&self, server: usize) {
+    fn promise_dials_are_bounded(&mut self, server: usize) {
         let options = &self.setting.options;
         let of = |link: &&Link| link.server == server;
         let dialling = self.books.links.values().filter(of).filter(|link| link.stage == Stage::Dialling).count();
@@ -265,6 +302,8 @@ impl World {
         if options.per_backend == 1 {
             let rests = self.books.rests.get(&server);
             assert!(rests.is_none_or(|until| *until <= self.clock), "dialled before {rests:?}");
+            let before = self.books.dialled.insert(server, self.clock);
+            assert!(before.is_none_or(|before| self.clock - before >= ms(1)), "dialled at {before:?} and again");
         }
     }
 
@@ -436,6 +475,13 @@ impl World {
         }
         assert_eq!(kept.len(), want, "kept: {kept:?}, known: {:?}", self.known);
         assert!(kept.iter().all(|server| self.known.get(server).copied() == tier), "kept: {kept:?}");
+    }
+
+    /// Nothing fails, so a lease waits for one dial at most, which begins at once or a millisecond after the last.
+    pub(crate) fn promise_clean_closes_are_free(&self) {
+        let most = self.setting.dial + ms(1) + 2 * self.setting.late;
+        assert!(self.books.granted > 0);
+        assert!(self.books.longest_wait <= most, "waited {:?}, most {most:?}", self.books.longest_wait);
     }
 
     pub(crate) fn refused(&self) -> usize {

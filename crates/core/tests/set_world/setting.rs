@@ -31,6 +31,10 @@ pub(crate) struct Setting {
     pub(crate) retires: f64,
     /// How likely a holder complains of how it was served.
     pub(crate) complains: f64,
+    /// How likely a holder that does not complain reports the use.
+    pub(crate) reports: f64,
+    /// Servers close a connection when so many of its leases have ended.
+    pub(crate) closes_after: Option<usize>,
     /// How likely a holder says how many a connection can serve at a time.
     pub(crate) limits_leases: f64,
     pub(crate) caller_every: Duration,
@@ -83,6 +87,8 @@ impl Setting {
             mortal: random.fraction() * 0.6,
             retires: one_of(random, &[0.0, 0.02, 0.3]),
             complains: one_of(random, &[0.0, 0.1, 0.6]),
+            reports: one_of(random, &[0.0, 0.5, 1.0]),
+            closes_after: random.chance(0.3).then(|| 1 + random.below(4)),
             limits_leases: one_of(random, &[0.0, 0.1]),
             caller_every: one_of(random, &[ms(10), ms(60), ms(400)]),
             weather_every: Some(one_of(random, &[ms(200), ms(1_000), ms(4_000)])),
@@ -90,6 +96,21 @@ impl Setting {
             jump_every: random.chance(0.2).then(|| ms(2_000)),
             stray_every: random.chance(0.5).then(|| ms(200)),
         }
+    }
+
+    /// Nothing fails, but servers close connections after use.
+    pub(crate) fn closing_after_use(seed: u64) -> Setting {
+        let mut setting = Setting::wild(seed);
+        setting.options.per_backend = 1;
+        setting.options.ejection = None;
+        // It gives up connections that nothing is wrong with.
+        setting.options.decoherence = ms(3_600_000);
+        setting.patience = (ms(60_000), ms(60_000));
+        (setting.gives_up, setting.mortal, setting.retires) = (0.0, 0.0, 0.0);
+        (setting.weather_every, setting.backends_every, setting.jump_every) = (None, None, None);
+        setting.caller_every = setting.caller_every.min(ms(60));
+        setting.closes_after = Some(setting.closes_after.unwrap_or(1));
+        setting
     }
 
     /// Leases of any backend, of which one serves; the others hang or refuse. Time enough to come to the one that serves.

@@ -32,6 +32,7 @@ pub(crate) struct Connection {
     line: Arc<Line>,
     made: Made,
     used: AtomicBool,
+    responded: AtomicBool,
     blamed: AtomicBool,
     /// From when on it takes no new requests.
     old_at: Option<Instant>,
@@ -59,11 +60,11 @@ impl Connection {
         let intake = tokio::spawn(take_in(driving, Arc::clone(&gate))).abort_handle();
         aborting.disarm();
         let (address, line) = (Arc::clone(&connector.address), Arc::clone(&connector.line));
-        let (used, blamed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let [used, responded, blamed] = [const { AtomicBool::new(false) }; 3];
         // Made together, they shall not all go together.
         let share = 1.0 - 0.2 * Random::new(seed()).fraction();
         let old_at = connector.max_lifetime.and_then(|most| clock::now().checked_add(most.mul_f64(share)));
-        Ok(Connection { sender, gate, tasks, intake, address, line, made, used, blamed, old_at })
+        Ok(Connection { sender, gate, tasks, intake, address, line, made, used, responded, blamed, old_at })
     }
 
     pub(super) fn sender(&self) -> SendRequest<Upload> {
@@ -92,6 +93,12 @@ impl Connection {
     /// Whether it is time for another.
     pub(super) fn is_old(&self) -> bool {
         self.old_at.is_some_and(|at| at <= clock::now())
+    }
+
+    /// Whether this is the first response on the connection.
+    pub(super) fn is_first_response(&self) -> bool {
+        // Later ones only read.
+        !self.responded.load(Ordering::Relaxed) && !self.responded.swap(true, Ordering::Relaxed)
     }
 
     /// Whether this is the first to say that it broke: with one connection many requests fail, and that is one failure.

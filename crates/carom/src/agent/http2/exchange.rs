@@ -33,6 +33,9 @@ pub(crate) async fn exchange(
     let failure = request.body().failure();
     let mut error = match lease.sender().try_send_request(request).await {
         Ok(response) => {
+            if lease.is_first_response() {
+                lease.report_use();
+            }
             match response.status().is_server_error() {
                 true if complains => lease.complain(),
                 false if complains => lease.commend(),
