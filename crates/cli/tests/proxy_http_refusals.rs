@@ -63,6 +63,89 @@ async fn what_could_be_read_in_two_ways_reaches_nobody() {
     assert_eq!(node.requests(), 0);
 }
 
+/// Targets that are neither a path, nor an absolute URI, nor `*` of OPTIONS.
+const NO_PATHS: [&str; 9] = [
+    "GET admin",
+    "GET admin:80",
+    "GET 127.0.0.1",
+    "GET admin/path",
+    "GET ?query",
+    "GET *",
+    "POST *",
+    "OPTIONS admin",
+    "OPTIONS **",
+];
+
+#[tokio::test]
+async fn a_target_that_is_no_path_is_a_bad_request() {
+    let node = node().await;
+    let proxy = Proxy::http("http-targets", &[node.address()], "").await;
+    for target in NO_PATHS {
+        // The first goes through the fast path, the second through hyper.
+        for more in ["", "Connection: close\r\n"] {
+            let mut socket = proxy.connect().await;
+            socket.write_all(format!("{target} HTTP/1.1\r\nHost: a.test\r\n{more}\r\n").as_bytes()).await.unwrap();
+            let mut status = [0; 12];
+            timeout(PATIENCE, socket.read_exact(&mut status)).await.expect("a response").unwrap();
+            assert_eq!(&status, b"HTTP/1.1 400", "{target}, {more:?}");
+        }
+    }
+    assert_eq!(node.requests(), 0);
+    let answer = proxy.say(b"OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let answer = proxy.say(b"GET http://b.test/path HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let targets: Vec<_> = node.seen().iter().map(|seen| seen.target.clone()).collect();
+    assert_eq!(targets, ["*", "/path"]);
+}
+
+#[tokio::test]
+async fn an_asterisk_over_http_2_is_for_options_alone() {
+    /// Static entries of HPACK: `:status: 200` and `:status: 400`.
+    const OK: u8 = 0x88;
+    const BAD_REQUEST: u8 = 0x8c;
+    let node = node().await;
+    let proxy = Proxy::http("http-targets-2", &[node.address()], "").await;
+    assert_eq!(http2_status(&proxy, "GET", "*").await, BAD_REQUEST);
+    assert_eq!(http2_status(&proxy, "POST", "*").await, BAD_REQUEST);
+    assert_eq!(node.requests(), 0);
+    assert_eq!(http2_status(&proxy, "OPTIONS", "*").await, OK);
+    assert_eq!(http2_status(&proxy, "GET", "/path").await, OK);
+    let targets: Vec<_> = node.seen().iter().map(|seen| seen.target.clone()).collect();
+    assert_eq!(targets, ["*", "/path"]);
+}
+
+/// The first byte of the header block of a response over HTTP/2, written by hand: clients refuse to send such paths.
+async fn http2_status(proxy: &Proxy, method: &str, path: &str) -> u8 {
+    const HEADERS: u8 = 1;
+    const SETTINGS: u8 = 4;
+    const END_STREAM_AND_HEADERS: u8 = 0x5;
+    // Names from the static table of HPACK, values as they are.
+    let mut block = vec![0x86];
+    for (name, value) in [(2, method), (4, path), (1, "a.test")] {
+        block.extend([name, value.len() as u8]);
+        block.extend_from_slice(value.as_bytes());
+    }
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]);
+    sent.extend([0, 0, block.len() as u8, HEADERS, END_STREAM_AND_HEADERS, 0, 0, 0, 1]);
+    sent.extend(block);
+    let mut socket = proxy.connect().await;
+    socket.write_all(&sent).await.unwrap();
+    let response = async {
+        loop {
+            let mut head = [0; 9];
+            socket.read_exact(&mut head).await.unwrap();
+            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+            socket.read_exact(&mut payload).await.unwrap();
+            if head[3] == HEADERS {
+                return payload[0];
+            }
+        }
+    };
+    timeout(PATIENCE, response).await.expect("a response")
+}
+
 #[tokio::test]
 async fn a_length_beside_pieces_goes_no_further_and_ends_the_connection() {
     let node = node().await;

@@ -33,23 +33,26 @@ pub(super) fn settle_host(request: &mut Parts) -> Result<(), Refusal> {
     if host.is_some_and(|host| !is_host(host.as_bytes())) {
         return Err(Refusal::bad("the Host is none"));
     }
-    if request.uri.authority().is_none() {
-        return if request.uri.path().starts_with('/') || is_server_wide(request) {
-            Ok(())
-        } else {
-            Err(Refusal::bad("the target is no path"))
-        };
+    if request.uri.authority().is_some() {
+        let host = host.cloned();
+        let host = absolute(request, host)?;
+        request.headers.insert(HOST, host);
     }
-    let host = host.cloned();
-    let host = absolute(request, host)?;
-    request.headers.insert(HOST, host);
-    Ok(())
+    if request.uri.path().starts_with('/') || is_server_wide(request) {
+        Ok(())
+    } else {
+        Err(Refusal::bad("the target is no path"))
+    }
 }
 
 /// The target of a request as proxies get it, and as HTTP/2 has it: whom it names goes before what `Host` says.
 fn absolute(request: &mut Parts, host: Option<HeaderValue>) -> Result<HeaderValue, Refusal> {
     let uri = std::mem::take(&mut request.uri).into_parts();
-    if uri.scheme.is_some_and(|scheme| scheme != Scheme::HTTP && scheme != Scheme::HTTPS) {
+    // Without a scheme it is in authority-form, which is for CONNECT alone (RFC 9112, 3.2.3): `GET admin` has no path.
+    let Some(scheme) = uri.scheme else {
+        return Err(Refusal::bad("the target is no path"));
+    };
+    if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
         return Err(Refusal::bad("the target is neither http nor https"));
     }
     let authority = uri.authority.filter(|authority| is_host(authority.as_str().as_bytes()));
@@ -124,6 +127,29 @@ mod tests {
         assert_eq!(host(one, "GET", "ftp://b.test/", &["b.test"]), bad);
         assert_eq!(host(one, "GET", "*", &["b.test"]), bad);
         assert_eq!(host(Version::HTTP_2, "GET", "http://b.test/", &["a.test"]), bad);
+    }
+
+    #[test]
+    fn a_target_without_a_path_is_refused() {
+        let bad = Err(StatusCode::BAD_REQUEST);
+        for version in [Version::HTTP_10, Version::HTTP_11] {
+            for target in ["admin", "admin:80", "127.0.0.1", "[::1]:80"] {
+                assert_eq!(host(version, "GET", target, &["a.test"]), bad, "{target}");
+                assert_eq!(host(version, "OPTIONS", target, &["a.test"]), bad, "{target}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_asterisk_over_http_2_is_for_options_alone() {
+        let with = |method: &str| {
+            let uri = Uri::builder().scheme("http").authority("b.test").path_and_query("*").build().unwrap();
+            let request = Request::builder().version(Version::HTTP_2).method(method).uri(uri).body(()).unwrap();
+            let mut request = request.into_parts().0;
+            settle_host(&mut request).map(|()| request.uri.to_string()).map_err(|refusal| refusal.status())
+        };
+        assert_eq!(with("OPTIONS"), Ok("*".to_owned()));
+        assert_eq!((with("GET"), with("POST")), (Err(StatusCode::BAD_REQUEST), Err(StatusCode::BAD_REQUEST)));
     }
 
     #[test]
