@@ -160,6 +160,41 @@ async fn an_answer_in_a_coding_that_nobody_undoes_is_none() {
 }
 
 #[tokio::test]
+async fn a_transfer_coding_that_connection_names_is_checked() {
+    let answer = "HTTP/1.1 200 OK\r\nConnection: transfer-encoding\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let (_node, proxy) = saying("http-coding-named", answer).await;
+    let answer = proxy.say(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("transfer coding"), "{answer}");
+
+    let answer = "HTTP/1.1 200 OK\r\nConnection: Transfer-Encoding, Content-Length\r\nContent-Length: 5\r\n\
+                  Transfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n";
+    let (_node, proxy) = saying("http-pieces-named", answer).await;
+    let answer = proxy.say(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").await;
+    assert!(!answer.contains("content-length"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nB\r\nhello world\r\n0\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_frames_a_request_cannot_be_removed_by_connection() {
+    let node = node().await;
+    let proxy = Proxy::http("http-framing-named", &[node.address()], "").await;
+    let named = "Connection: close, transfer-encoding, content-length, host";
+    // A length in front of the coding is in the head that hyper hands over.
+    let head = format!("POST / HTTP/1.1\r\nHost: a.test\r\n{named}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked");
+    proxy.say(format!("{head}\r\n\r\n3\r\nabc\r\n0\r\n\r\n").as_bytes()).await;
+    for seen in node.seen() {
+        assert_eq!((seen.header("transfer-encoding"), seen.header("content-length")), (Some("chunked"), None));
+        assert_eq!((seen.body.as_slice(), seen.header("host")), (&b"abc"[..], Some("a.test")));
+    }
+    assert_eq!(node.requests(), 1);
+    let head = format!("POST / HTTP/1.1\r\nHost: a.test\r\n{named}\r\nContent-Length: 3");
+    let answer = proxy.say(format!("{head}\r\n\r\nabc").as_bytes()).await;
+    assert!(answer.ends_with("\r\n\r\nabc"), "{answer}");
+    let seen = &node.seen()[1];
+    assert_eq!((seen.header("content-length"), seen.header("host")), (Some("3"), Some("a.test")));
+}
+
+#[tokio::test]
 async fn checks_are_addressed_as_requests_are() {
     let node = node().await;
     let more = "host = \"api.test:8080\"\ncheck = \"/healthz\"\ncheck_interval = \"50ms\"";

@@ -37,6 +37,16 @@ pub(super) fn take_out(headers: &mut HeaderMap) -> TakenOut {
     if !headers.keys().any(is_hop_by_hop) {
         return taken;
     }
+    // Before the options of `Connection` are removed: `Connection: transfer-encoding` must not hide a coding.
+    taken.coding = match &*take_all(headers, &TRANSFER_ENCODING) {
+        [] => None,
+        [coding] if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => Some(Coding::Chunked),
+        _ => Some(Coding::Other),
+    };
+    if taken.coding.is_some() {
+        // The pieces go before it (RFC 9112, 6.3), and whoever comes next would only hear of the length.
+        headers.remove(CONTENT_LENGTH);
+    }
     let mut upgrades = false;
     for value in take_all(headers, &CONNECTION) {
         for option in tokens(&value) {
@@ -62,15 +72,6 @@ pub(super) fn take_out(headers: &mut HeaderMap) -> TakenOut {
     // beyond that.
     for name in [&KEEP_ALIVE, &PROXY_CONNECTION, &HTTP2_SETTINGS, &EXPECT] {
         headers.remove(name);
-    }
-    taken.coding = match &*take_all(headers, &TRANSFER_ENCODING) {
-        [] => None,
-        [coding] if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") => Some(Coding::Chunked),
-        _ => Some(Coding::Other),
-    };
-    if taken.coding.is_some() {
-        // The pieces go before it (RFC 9112, 6.3), and whoever comes next would only hear of the length.
-        headers.remove(CONTENT_LENGTH);
     }
     taken
 }
@@ -215,6 +216,20 @@ mod tests {
         let twice = [("Transfer-Encoding", "gzip"), ("Transfer-Encoding", "chunked")];
         assert_eq!(left(&twice).1.coding, Some(Coding::Other));
         assert_eq!(left(&[("Content-Length", "5")]).1.coding, None);
+    }
+
+    #[test]
+    fn a_coding_that_connection_names_is_found() {
+        for (coding, found) in [("gzip, chunked", Coding::Other), ("chunked", Coding::Chunked)] {
+            let named = [
+                ("Connection", "Transfer-Encoding"),
+                ("Transfer-Encoding", coding),
+                ("Content-Length", "5"),
+                ("X-A", "1"),
+            ];
+            let (rest, taken) = left(&named);
+            assert_eq!((rest, taken.coding), (vec!["x-a: 1".to_owned()], Some(found)), "{coding}");
+        }
     }
 
     #[test]
