@@ -77,7 +77,7 @@ async fn ticks_of_publishers_outside_reach_who_subscribes_and_senseless_ones_nob
     say(&mut publisher, &["NSE_SBIN_QUOTE", r#"{"ltp": 812.50, "change": NaN, "volume": Infinity}"#]).await;
     let tick = next_tick(&mut client).await;
     assert_eq!((&tick["symbol"], &tick["exchange"], &tick["mode"]), (&json!("SBIN"), &json!("NSE"), &json!(2)));
-    assert_eq!((&tick["data"]["ltp"], &tick["data"]["change"]), (&json!(812.5), &Value::Null));
+    assert_eq!(tick["data"], json!({"ltp": 812.5}), "fields without a value are omitted");
 
     let senseless: [&[&str]; 9] = [
         &["NSE_SBIN_QUOTE"],

@@ -34,7 +34,7 @@ const SPOT: usize = 13;
 /// What is known of a contract.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// JSON: digits or `null`, and empty where nothing was ever said.
+    /// Digits; empty without a value.
     fields: [String; FIELDS.len()],
     /// When it was said, in microseconds since 1970.
     micros: Option<u64>,
@@ -130,7 +130,7 @@ impl Known {
     fn set(&mut self, field: usize, number: Option<Number<'_>>) {
         let value = &mut self.fields[field];
         value.clear();
-        value.push_str(number.map_or("null", Number::digits));
+        value.push_str(number.map_or("", Number::digits));
     }
 }
 
@@ -192,13 +192,9 @@ mod tests {
         assert_eq!(said(&known, Mode::Quote, 5), expected);
 
         told(&mut known, &json!({"type": "ticker", "d": [{"m": null, "q": [null, "0", "12.5"], "pb": ["80", "99"]}]}));
-        let mut expected = expected;
-        for (name, value) in [("ask_price", json!(null)), ("ask_qty", json!(0)), ("bid_price", json!(12.5))] {
-            expected[name] = value;
-        }
-        for (name, value) in [("bid_qty", json!(null)), ("lower_circuit", json!(80)), ("upper_circuit", json!(99))] {
-            expected[name] = value;
-        }
+        let expected = json!({"symbol": "BTCUSD", "exchange": "CRYPTO", "mode": 2, "ltp": 91.5, "open": 1, "high": 2.0, "low": 3,
+            "close": 4, "oi": 7, "ask_qty": 0, "bid_price": 12.5, "lower_circuit": 80, "upper_circuit": 99, "spot_price": 90,
+            "timestamp": 5_000});
         assert_eq!(said(&known, Mode::Quote, 5), expected);
         let price = json!({"symbol": "BTCUSD", "exchange": "CRYPTO", "mode": 1, "ltp": 91.5, "timestamp": 5_000});
         assert_eq!(said(&known, Mode::Ltp, 5), price);

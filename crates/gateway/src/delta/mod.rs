@@ -23,7 +23,7 @@
 //!
 //! Prices and quotes come on the channel `ticker`, order books on `ob_l2`; whoever wants books is subscribed to both, as a book has
 //! no last price. Each message says what has changed. What it does not mention stays, and what it says to have no value now is
-//! `null`; so every tick says all that is known. The price that a contract is valued at is its `ltp`, as OpenAlgo has it, and nothing
+//! left out; so every tick says all that is known. The price that a contract is valued at is its `ltp`, as OpenAlgo has it, and nothing
 //! is said of a contract before that is known. Numbers keep their digits.
 
 mod adapter;

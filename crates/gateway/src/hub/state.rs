@@ -5,7 +5,7 @@ use super::senseless::Senseless;
 use super::words::Spelling;
 use crate::frame;
 use crate::mailbox::{Mailbox, Ticked};
-use crate::protocol::market::Market;
+use crate::protocol::market::{self, Market};
 use crate::protocol::topic::{self, BusTopic};
 use bytes::Bytes;
 use carom_core::feed::interest::{ClientId, Interest, ScopeId};
@@ -159,14 +159,14 @@ impl State {
     ) -> Result<(), Senseless> {
         let State { scopes, seats, .. } = self;
         let Some(scope) = scopes.get(&id) else { return Ok(()) };
-        let order = Market::read(payload).map_err(|_| Senseless::Order)?;
+        let order = market::json(payload).map_err(|_| Senseless::Order)?;
         // A bus belongs to one user; a payload that names another, or nobody, was published on the wrong one.
-        match named(order.text()).ok_or(Senseless::Order)? {
+        match named(&order).ok_or(Senseless::Order)? {
             None => return Err(Senseless::NobodysOrder),
             Some(user) if *user != *scope.user => return Err(Senseless::StrangeOrder),
             Some(_) => {}
         }
-        let text = frame::text(order.text());
+        let text = frame::text(&order);
         for client in &scope.orders {
             if let Some(Some(mailbox)) = seats.get(client.index()) {
                 wakers.extend(mailbox.reply(now, text.clone()));
@@ -178,8 +178,8 @@ impl State {
     /// Whether it is this scope's user whose credentials are not what they were. The payload need not say whose they are, but must
     /// not say something else.
     pub(super) fn invalidated(&self, id: ScopeId, user: &str, payload: &[u8]) -> Result<bool, Senseless> {
-        let said = Market::read(payload).map_err(|_| Senseless::Credentials)?;
-        let named = named(said.text()).ok_or(Senseless::Credentials)?;
+        let said = market::json(payload).map_err(|_| Senseless::Credentials)?;
+        let named = named(&said).ok_or(Senseless::Credentials)?;
         if named.is_some_and(|named| named != user) {
             return Err(Senseless::StrangeCredentials);
         }

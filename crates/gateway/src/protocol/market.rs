@@ -1,8 +1,8 @@
 //! Market data: a tick as a broker's adapter gave it, and the messages that clients get of it.
 //!
-//! What the broker says is passed on as it is written, down to the digits of its numbers. Two things are added. Brokers disagree on
-//! the names of two fields, and clients on which of them they read: where one is there, the other is there with the same value.
-//! And whoever asked for quotes finds every field of a quote, `null` where nobody knows it.
+//! What the broker says is passed on as it is written, down to the digits of its numbers, with two exceptions. Brokers disagree on
+//! the names of two fields, and clients on which of them they read: where one is there, the other is added with the same value.
+//! A field that is `null` is omitted: OpenAlgo's SDKs fail to format it and drop the message, but replace a missing field with 0.
 //!
 //! ```
 //! use carom_core::feed::{Instrument, Mode};
@@ -46,20 +46,18 @@ pub struct Market<'a> {
 }
 
 impl<'a> Market<'a> {
-    /// Reads it. `NaN` and `Infinity`, which Python writes although they are no JSON, become `null`.
+    /// Reads it, without fields that are `null`. `NaN` and `Infinity`, which Python writes although they are no JSON, count as
+    /// `null`.
     ///
     /// # Errors
     /// If it is no JSON otherwise.
     pub fn read(payload: &'a [u8]) -> Result<Market<'a>, PayloadError> {
-        let text = std::str::from_utf8(payload)?.trim_ascii();
-        match look(text) {
-            Ok(found) => Ok(Market { text: Cow::Borrowed(text), found }),
-            Err(error) => {
-                let text = finite(text).ok_or(error)?;
-                let found = look(&text)?;
-                Ok(Market { text: Cow::Owned(text), found })
-            }
-        }
+        let (text, found) = read(payload)?;
+        let Some(text) = without_nulls(&text) else { return Ok(Market { text, found }) };
+        // Of a price that is there twice the last counts, even if that is null.
+        let price = found.is_some_and(|found| found.price);
+        let found = look(&text)?.map(|found| Found { price, ..found });
+        Ok(Market { text: Cow::Owned(text), found })
     }
 
     /// Whether it says what the last price is, as everything does that is worth telling; a number by itself is that.
@@ -70,18 +68,12 @@ impl<'a> Market<'a> {
         }
     }
 
-    /// It as JSON, which it may not have been.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
-
     /// The message for those who have the instrument at this mode. A snapshot is the last known tick, sent on subscribing.
     pub fn message(&self, instrument: &Instrument, mode: Mode, broker: &str, snapshot: bool) -> String {
         const AROUND: usize = 120;
-        const ADDED: usize = 240;
-        let added = if mode == Mode::Quote { ADDED } else { 0 };
+        const ADDED: usize = 80;
         let names = instrument.symbol().len() + instrument.exchange().len() + broker.len();
-        let mut out = String::with_capacity(self.text.len() + names + AROUND + added);
+        let mut out = String::with_capacity(self.text.len() + names + AROUND + ADDED);
         out.push_str(r#"{"type":"market_data","symbol":"#);
         quote(&mut out, instrument.symbol());
         out.push_str(r#","exchange":"#);
@@ -92,7 +84,7 @@ impl<'a> Market<'a> {
             Mode::Depth => r#","mode":3,"data":"#,
         });
         match &self.found {
-            Some(found) => found.write(&self.text, mode, &mut out),
+            Some(found) => found.write(&self.text, &mut out),
             None => out.push_str(&self.text),
         }
         out.push_str(r#","broker":"#);
@@ -102,111 +94,66 @@ impl<'a> Market<'a> {
     }
 }
 
-/// A field that quotes have.
+/// A payload as JSON, `NaN` and `Infinity` replaced by `null`.
+///
+/// # Errors
+/// If it is no JSON otherwise.
+pub(crate) fn json(payload: &[u8]) -> Result<Cow<'_, str>, PayloadError> {
+    read(payload).map(|(text, _)| text)
+}
+
+fn read(payload: &[u8]) -> Result<(Cow<'_, str>, Option<Found>), PayloadError> {
+    let text = std::str::from_utf8(payload)?.trim_ascii();
+    match look(text) {
+        Ok(found) => Ok((Cow::Borrowed(text), found)),
+        Err(error) => {
+            let text = finite(text).ok_or(error)?;
+            let found = look(&text)?;
+            Ok((Cow::Owned(text), found))
+        }
+    }
+}
+
+/// A field that is looked at.
 #[derive(Clone, Copy, serde::Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
 enum Field {
-    Open,
-    High,
-    Low,
-    Close,
     Ltp,
-    Volume,
     LastTradeQuantity,
     LastQuantity,
     AvgTradePrice,
     AveragePrice,
-    Change,
-    ChangePercent,
-    Timestamp,
     #[serde(other)]
     Other,
 }
 
-/// The names of the fields, each where its `Field` stands.
-const QUOTE: [&str; 13] = [
-    "open",
-    "high",
-    "low",
-    "close",
-    "ltp",
-    "volume",
-    "last_trade_quantity",
-    "last_quantity",
-    "avg_trade_price",
-    "average_price",
-    "change",
-    "change_percent",
-    "timestamp",
-];
-
 /// Fields that are the same under two names.
-const PAIRS: [[Field; 2]; 2] =
-    [[Field::LastTradeQuantity, Field::LastQuantity], [Field::AvgTradePrice, Field::AveragePrice]];
+const PAIRS: [[&str; 2]; 2] = [["last_trade_quantity", "last_quantity"], ["avg_trade_price", "average_price"]];
 
 /// What is in an object.
 #[derive(Clone, Debug, Default)]
 struct Found {
-    /// Nothing at all.
-    bare: bool,
     /// Whether there is a last price that is a number.
     price: bool,
-    /// A bit for each field of a quote that is there.
-    fields: u16,
     /// Where the values of [`PAIRS`] are.
     pairs: [[Option<Range<usize>>; 2]; 2],
 }
 
 impl Found {
-    /// Writes the object, with what it lacks.
-    fn write(&self, text: &str, mode: Mode, out: &mut String) {
-        let body = text.len() - 1;
-        self.mended(&text[..body], out);
-        let mut bare = self.bare;
-        let mut add = |field: usize, value: &str| {
-            out.push_str(if bare { "\"" } else { ",\"" });
-            out.push_str(QUOTE[field]);
-            out.push_str("\":");
-            out.push_str(value);
-            bare = false;
-        };
-        let mut there = self.fields;
+    /// Writes the object, with the other names of [`PAIRS`].
+    fn write(&self, text: &str, out: &mut String) {
+        out.push_str(&text[..text.len() - 1]);
         for (names, values) in PAIRS.iter().zip(&self.pairs) {
             for (here, other) in [(0, 1), (1, 0)] {
                 if let (None, Some(value)) = (&values[here], &values[other]) {
-                    add(names[here] as usize, &text[value.clone()]);
-                    there |= 1 << names[here] as usize;
+                    out.push_str(",\"");
+                    out.push_str(names[here]);
+                    out.push_str("\":");
+                    out.push_str(&text[value.clone()]);
                 }
             }
         }
-        if mode == Mode::Quote {
-            for field in (0..QUOTE.len()).filter(|field| there & (1 << field) == 0) {
-                add(field, "null");
-            }
-        }
         out.push('}');
-    }
-
-    /// Writes what is there; of two names for the same that is `null` under one of them, both with the value.
-    fn mended(&self, text: &str, out: &mut String) {
-        let mut mends = self.pairs.iter().filter_map(|values| {
-            let [Some(one), Some(other)] = values else { return None };
-            match (&text[one.clone()], &text[other.clone()]) {
-                ("null", "null") => None,
-                ("null", value) => Some((one, value)),
-                (value, "null") => Some((other, value)),
-                _ => None,
-            }
-        });
-        let mut mends = [mends.next(), mends.next()];
-        mends.sort_by_key(|mend| mend.as_ref().map(|(at, _)| at.start));
-        let mut from = 0;
-        for (at, value) in mends.into_iter().flatten() {
-            out.push_str(&text[from..at.start]);
-            out.push_str(value);
-            from = at.end;
-        }
-        out.push_str(&text[from..]);
     }
 }
 
@@ -247,10 +194,8 @@ impl<'de> Visitor<'de> for Look {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found, A::Error> {
-        let mut found = Found { bare: true, ..Found::default() };
+        let mut found = Found::default();
         while let Some(field) = map.next_key::<Field>()? {
-            found.bare = false;
-            found.fields |= 1 << field as u16;
             let place = match field {
                 Field::Ltp => {
                     // Of several, whoever reads it takes the last.
@@ -261,7 +206,7 @@ impl<'de> Visitor<'de> for Look {
                 Field::LastQuantity => &mut found.pairs[0][1],
                 Field::AvgTradePrice => &mut found.pairs[1][0],
                 Field::AveragePrice => &mut found.pairs[1][1],
-                _ => {
+                Field::Other => {
                     map.next_value::<IgnoredAny>()?;
                     continue;
                 }
@@ -301,4 +246,59 @@ fn finite(text: &str) -> Option<String> {
     }
     out.push_str(&text[from..]);
     (from > 0).then_some(out)
+}
+
+/// This JSON without the fields of objects, at any depth, that are `null`; none if there are none. Elements of arrays stay.
+fn without_nulls(json: &str) -> Option<String> {
+    if !json.contains("null") {
+        return None;
+    }
+    let bytes = json.as_bytes();
+    let (mut out, mut from, mut at) = (String::new(), 0, 0);
+    // Where the last string begins, and the name of the field whose value comes next.
+    let (mut string, mut name) = (0, None);
+    while let Some(byte) = bytes.get(at) {
+        match (byte, name) {
+            (b'"', _) => {
+                (string, name) = (at, None);
+                at = string_end(bytes, at);
+                continue;
+            }
+            (b':', _) => name = Some(string),
+            // Nothing else that is not in a string begins like this.
+            (b'n', Some(begin)) => {
+                at += "null".len();
+                out.push_str(&json[from..begin]);
+                out.truncate(out.trim_ascii_end().len());
+                from = at;
+                if out.ends_with(',') {
+                    out.pop();
+                    out.truncate(out.trim_ascii_end().len());
+                } else if let Some(rest) = json[at..].trim_ascii_start().strip_prefix(',') {
+                    from = json.len() - rest.len();
+                    at = from;
+                }
+                name = None;
+                continue;
+            }
+            (b' ' | b'\t' | b'\n' | b'\r', _) => {}
+            _ => name = None,
+        }
+        at += 1;
+    }
+    out.push_str(&json[from..]);
+    (from > 0).then_some(out)
+}
+
+/// Where a string ends that begins here.
+fn string_end(bytes: &[u8], begin: usize) -> usize {
+    let mut at = begin + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
 }
