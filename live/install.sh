@@ -2,7 +2,8 @@
 # Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS, nginx, nats-server, Prometheus, wrk, curl,
 # Chromium and Python with apt-get, the Python clients of Pulsar, Indy, ZeroMQ, WebSocket and OpenAlgo with pip, in virtual environments below
 # target/, and kang with npm, there too. The second generation of OpenAlgo's wants Python 3.12, and kang wants Node.js: they are left out
-# where there is none.
+# where there is none. Apache Pulsar is downloaded with Maven and unpacked below target/; it is left out where Java 17 or Maven is missing,
+# or the download fails.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -94,6 +95,53 @@ install_kang() {
     touch "$left_out"
 }
 
+pulsar=4.0.8
+has_pulsar() { [ -x "$target/live-pulsar/apache-pulsar-$pulsar/bin/pulsar" ]; }
+
+# The major version of the Java in the path; empty if there is none.
+java_version() { java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' || true; }
+
+# leave_out_pulsar REASON: the tests print the reason.
+leave_out_pulsar() {
+    say "$1: Apache Pulsar $pulsar is left out"
+    echo "$1" >"$target/live-pulsar-left-out"
+}
+
+# The distribution is 240 MB. Of the 4.0 releases, the registry has it for 4.0.4, 4.0.6 and 4.0.8 only. Plugin 2.8, since newer ones
+# resolve the parent pom, which is not published for every release.
+install_pulsar() {
+    local java place="$target/live-pulsar"
+    java=$(java_version)
+    if [ -z "$java" ]; then
+        leave_out_pulsar "no Java"
+        return
+    elif [ "$java" -lt 17 ]; then
+        leave_out_pulsar "Java $java is older than 17"
+        return
+    fi
+    if ! has_pulsar; then
+        if ! command -v mvn >/dev/null; then
+            leave_out_pulsar "no Maven"
+            return
+        fi
+        say "downloading Apache Pulsar $pulsar"
+        rm -rf "$place"
+        mkdir -p "$place/unpacked"
+        local archive="$place/m2/org/apache/pulsar/pulsar-server-distribution/$pulsar/pulsar-server-distribution-$pulsar-bin.tar.gz"
+        # Moved when complete: an unpacking that was interrupted starts again.
+        if ! { mvn -B -q -Dmaven.repo.local="$place/m2" org.apache.maven.plugins:maven-dependency-plugin:2.8:get -Dtransitive=false \
+            -Dartifact=org.apache.pulsar:pulsar-server-distribution:$pulsar:tar.gz:bin &&
+            tar xzf "$archive" -C "$place/unpacked" &&
+            mv "$place/unpacked/apache-pulsar-$pulsar" "$place"; } </dev/null >"$place/log" 2>&1; then
+            tail -n 5 "$place/log" >&2
+            leave_out_pulsar "the download failed"
+            return
+        fi
+        rm -rf "$place/m2" "$place/unpacked"
+    fi
+    rm -f "$target/live-pulsar-left-out"
+}
+
 missing=()
 has_redis || missing+=(redis-server)
 has_postgres || missing+=(postgresql)
@@ -110,6 +158,7 @@ has_venv || missing+=(python3 python3-venv)
 if [ ${#missing[@]} -eq 0 ]; then
     install_clients
     install_kang
+    install_pulsar
     exit 0
 fi
 
@@ -163,3 +212,4 @@ done
 
 install_clients
 install_kang
+install_pulsar

@@ -17,6 +17,7 @@ pub mod nats;
 pub mod nginx;
 pub mod postgres;
 pub mod process;
+pub mod pulsar;
 pub mod python;
 pub mod redis;
 pub mod resp;
