@@ -3,7 +3,7 @@
 use crate::address::AddressError;
 use crate::connection::ConnectionError;
 use crate::topic::TopicError;
-use crate::wire::{ServerError, WireError};
+use crate::wire::{ServerError, SubType, WireError};
 use carom::LeaseError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +146,15 @@ pub enum Error {
         /// Which.
         id: crate::MessageId,
     },
+    /// Shared and key-shared subscriptions have no cumulative acknowledgement: brokers ignore it.
+    #[error("message {id} not acknowledged: no cumulative acknowledgement in a {} subscription; use `ack`", sub_type.name())]
+    #[non_exhaustive]
+    CumulativeAck {
+        /// The message.
+        id: crate::MessageId,
+        /// The type of the subscription.
+        sub_type: SubType,
+    },
     /// The producer or consumer had ended already, for this reason.
     #[error("the {what} has ended")]
     #[non_exhaustive]
@@ -216,6 +225,7 @@ impl Error {
             | Error::Unsayable { .. }
             | Error::Unreadable { .. }
             | Error::Foreign { .. }
+            | Error::CumulativeAck { .. }
             | Error::Ended { .. }
             | Error::Panicked { .. }
             | Error::Closed => false,

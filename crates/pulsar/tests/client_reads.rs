@@ -223,6 +223,27 @@ async fn a_message_of_another_topic_or_subscription_cannot_be_acknowledged() {
 }
 
 #[tokio::test]
+async fn ack_cumulative_is_refused_where_messages_are_shared() {
+    for (sub_type, refused) in
+        [(SubType::Exclusive, false), (SubType::Failover, false), (SubType::Shared, true), (SubType::KeyShared, true)]
+    {
+        let cluster = Cluster::start(1).await.unwrap();
+        let client = client(&cluster).build().unwrap();
+        let mut consumer = client.consumer("orders", "kitchen").sub_type(sub_type).await.unwrap();
+        client.producer("orders").await.unwrap().send("0").await.unwrap();
+        let message = in_time(consumer.next()).await.unwrap();
+        match (in_time(consumer.ack_cumulative(&message)).await, refused) {
+            (Ok(()), false) => assert_eq!(cluster.backlog("orders", "kitchen"), Some(0)),
+            (Err(Error::CumulativeAck { sub_type: said, .. }), true) => {
+                assert_eq!((said, cluster.heard(0, CommandType::Ack)), (sub_type, 0));
+                consumer.ack(&message).await.unwrap();
+            }
+            (outcome, _) => panic!("{sub_type:?}: {outcome:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn closing_a_client_does_not_wait_for_a_consumer_that_has_ended_and_that_nobody_reads() {
     let cluster = Cluster::start(1).await.unwrap();
     let client = client(&cluster).operation_timeout(Duration::from_secs(3600)).build().unwrap();

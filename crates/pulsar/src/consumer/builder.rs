@@ -106,7 +106,7 @@ impl ConsumerBuilder {
             // Dropping the parts ends the tasks that have begun.
             beginning.await.map_err(|_| Error::Closed)??;
         }
-        Ok(Consumer { subscription, parts, handed_out })
+        Ok(Consumer { subscription, sub_type: self.sub_type, parts, handed_out })
     }
 
     fn inbox<R>(&self, topic: &Arc<str>, partition: i32, subscription: &Arc<str>) -> Inbox<R> {

@@ -17,6 +17,7 @@ pub use message::{Delivered, Message};
 
 use crate::client::Trouble;
 use crate::error::Error;
+use crate::wire::SubType;
 use acks::Ack;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +36,7 @@ use tokio::sync::{mpsc, oneshot};
 /// nothing comes again.
 pub struct Consumer {
     subscription: Arc<str>,
+    sub_type: SubType,
     /// By the whole name of what they read.
     parts: BTreeMap<Arc<str>, Part>,
     handed_out: mpsc::Receiver<Result<Message, Error>>,
@@ -91,7 +93,7 @@ impl Consumer {
     /// Says that a message and all before it, of the same topic or partition, are done with. As [`ack`](Consumer::ack).
     ///
     /// # Errors
-    /// As [`ack`](Consumer::ack). Shared subscriptions refuse it.
+    /// As [`ack`](Consumer::ack). [`Error::CumulativeAck`] in shared and key-shared subscriptions, where brokers ignore it.
     pub async fn ack_cumulative<'m>(&self, message: impl Into<Delivered<'m>>) -> Result<(), Error> {
         self.acknowledge(message.into(), true).await
     }
@@ -141,6 +143,13 @@ impl Consumer {
         let Some(part) = self.parts.get(topic).filter(|_| ours) else {
             return Err(Error::Foreign { topic: topic.to_owned(), id });
         };
+        match self.sub_type {
+            SubType::Exclusive | SubType::Failover => {}
+            sub_type @ (SubType::Shared | SubType::KeyShared) if cumulative => {
+                return Err(Error::CumulativeAck { id, sub_type });
+            }
+            SubType::Shared | SubType::KeyShared => {}
+        }
         part.ask(|reply| Order::Ack(Ack { id, cumulative }, reply))?.wait(part).await
     }
 

@@ -53,6 +53,18 @@ pub enum SubType {
     KeyShared = 3,
 }
 
+impl SubType {
+    /// Its name in texts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SubType::Exclusive => "exclusive",
+            SubType::Shared => "shared",
+            SubType::Failover => "failover",
+            SubType::KeyShared => "key-shared",
+        }
+    }
+}
+
 /// Where a subscription starts that is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
