@@ -6,7 +6,7 @@ use carom_indy::message::LONGEST_MESSAGE;
 use carom_indy::{Pool, Reply, Request, SubmitError};
 use serde_json::{Value, json};
 use std::error::Error;
-use support::{information, ms, read, read_nym, requests, soon, write};
+use support::{information, ms, read, read_delta, read_nym, requests, soon, write};
 use testkit::indy::{self, Conduct};
 
 async fn opened(nodes: &indy::Pool) -> Pool {
@@ -137,6 +137,15 @@ async fn a_state_proof_that_was_not_verified_is_not_returned() {
         assert_eq!(result["data"]["dest"], "V4SGRU86Z58d6TV7PBUe6f");
         assert!(result.get("state_proof").is_none(), "{result}");
     }
+}
+
+#[tokio::test]
+async fn a_revocation_delta_is_agreed_on_although_each_node_has_its_own_state_proof_from() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    let result = agreed(soon(pool.submit(&read_delta(1))).await.unwrap());
+    assert_eq!(result["data"]["revocRegDefId"], "registry");
+    assert!(result["data"].get("stateProofFrom").is_none(), "it is not verified: {result}");
 }
 
 #[tokio::test]

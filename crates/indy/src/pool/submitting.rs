@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub enum Reply {
     /// The result on which more nodes agree than may lie; that of one node with [`single_reads`](crate::Opening::single_reads).
     ///
-    /// A `state_proof` is left out: proofs are not verified, and one node could have made it up.
+    /// A `state_proof` and a `stateProofFrom` of the data are left out: proofs are not verified, and one node could have made it up.
     Agreed(Value),
     /// What each node says, by its alias: its result, or why there is none.
     Each(BTreeMap<String, Result<Value, String>>),
@@ -117,6 +117,10 @@ fn compared(answer: &Message) -> Option<Value> {
 fn without_proofs(mut result: Value) -> Value {
     if let Some(fields) = result.as_object_mut() {
         fields.remove("state_proof");
+    }
+    // GET_REVOC_REG_DELTA has the proof of the registry's earlier state inside its data.
+    if let Some(data) = result.get_mut("data").and_then(Value::as_object_mut) {
+        data.remove("stateProofFrom");
     }
     result
 }
