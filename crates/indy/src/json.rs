@@ -14,6 +14,44 @@ pub enum JsonError {
     /// An integer that would not be the same afterwards.
     #[error("the integer {0} cannot be held exactly")]
     Integer(String),
+    /// Many small values: a map with one entry takes 80 times its bytes.
+    #[error("needs about {memory} bytes of memory, and {MOST_MEMORY} is the limit")]
+    Memory {
+        /// The estimate.
+        memory: usize,
+    },
+}
+
+/// What a text may need when it is read, by [`memory`]'s estimate. A reply of 8 MiB of numbers with six digits needs 40 MiB.
+const MOST_MEMORY: usize = 64 << 20;
+
+/// Whether reading a text stays within the memory that is allowed.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn bounded(text: &[u8]) -> Result<(), JsonError> {
+    let memory = memory(text);
+    if memory > MOST_MEMORY { Err(JsonError::Memory { memory }) } else { Ok(()) }
+}
+
+/// How much memory the value of a text takes, without its strings: an entry of a list is a `Value`, a list is allocated with room
+/// for four, a map is a tree of nodes with room for eleven entries that are at least half full.
+fn memory(text: &[u8]) -> usize {
+    const VALUE: usize = size_of::<Value>();
+    const NODE: usize = 640;
+    let (mut rest, mut memory) = (text, VALUE);
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            b'"' => rest = behind_text(behind),
+            b',' => memory += VALUE,
+            b':' => memory += NODE / 6,
+            b'[' => memory += 4 * VALUE,
+            b'{' => memory += NODE,
+            _ => {}
+        }
+    }
+    memory
 }
 
 /// Reads a value.

@@ -4,8 +4,11 @@ use crate::json::{self, JsonError};
 use crate::ledger::merkle::{Hash, Head};
 use serde_json::{Map, Value, json};
 
-/// The longest message, either way: 128 KiB.
+/// The longest message that nodes take: 128 KiB.
 pub const LONGEST_MESSAGE: usize = 128 * 1024;
+/// The longest message that is taken from a node: 8 MiB. Nodes send replies that are longer than what they take, for example of
+/// a revocation registry with 9,000 entries.
+pub const LONGEST_REPLY: usize = 8 << 20;
 /// The ledger that says who the nodes are.
 pub const POOL_LEDGER: u64 = 0;
 /// The version of the protocol that is spoken here.
@@ -99,6 +102,7 @@ impl Message {
         if text == b"po" {
             return Ok(Message::Other);
         }
+        json::bounded(text)?;
         let value: Value = serde_json::from_slice(text).map_err(JsonError::from)?;
         let Value::Object(mut fields) = value else { return Err(MessageError::NoMessage) };
         let Some(Value::String(op)) = fields.remove("op") else { return Err(MessageError::NoMessage) };

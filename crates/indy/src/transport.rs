@@ -2,7 +2,7 @@
 
 use crate::catch_up::Wanted;
 use crate::ledger::merkle::Head;
-use crate::message::{LONGEST_MESSAGE, Message, MessageError, Transactions, catch_up_request, status_request};
+use crate::message::{LONGEST_REPLY, Message, MessageError, Transactions, catch_up_request, status_request};
 use crate::node::{Address, Node};
 use crate::zmtp::{KeyPair, Socket, SocketError};
 use base64::Engine;
@@ -125,7 +125,7 @@ impl window::Transport for Wire {
     async fn open(&self, node: &Node, identity: &Identity) -> Result<Line, WireError> {
         let (keys, name) =
             identity.as_ref().map_err(|error| SocketError::Keys(io::Error::new(error.kind(), error.to_string())))?;
-        let connect = |at| Socket::connect(at, node.curve_key, keys, name.clone(), LONGEST_MESSAGE);
+        let connect = |at| Socket::connect(at, node.curve_key, keys, name.clone(), LONGEST_REPLY);
         let socket = match &node.address {
             Address::Ip(address) => connect(*address).await?,
             Address::Name { host, port } => {

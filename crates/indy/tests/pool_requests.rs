@@ -2,7 +2,7 @@
 
 mod support;
 
-use carom_indy::message::LONGEST_MESSAGE;
+use carom_indy::message::{LONGEST_MESSAGE, LONGEST_REPLY};
 use carom_indy::{Pool, Reply, Request, SubmitError};
 use serde_json::{Value, json};
 use std::error::Error;
@@ -202,15 +202,35 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
     assert_eq!(text(write(1)).await, "the pool is closed");
 }
 
+/// The reply to request 1 with so many bytes of data.
+fn reply_of(size: usize) -> Conduct {
+    Conduct::Says(json!({"op": "REPLY", "result": {"reqId": 1, "data": "x".repeat(size)}}).to_string())
+}
+
+/// A pool of one node, with more time than a debug build takes to encrypt 8 MiB.
+async fn patient(nodes: &indy::Pool) -> Pool {
+    soon(Pool::open(nodes.genesis()).ack_timeout(ms(60_000)).into_future()).await.unwrap()
+}
+
 #[tokio::test]
-async fn an_answer_of_200_kib_is_none() {
-    let nodes = indy::Pool::start(4).await.unwrap();
-    let pool = impatient(&nodes).await;
-    let huge = json!({"op": "REPLY", "result": {"reqId": 1, "data": "x".repeat(200 * 1024)}}).to_string();
-    nodes.conduct_all(Conduct::Says(huge));
+async fn a_reply_of_2_mib_is_taken() {
+    let nodes = indy::Pool::start(1).await.unwrap();
+    let pool = patient(&nodes).await;
+    for size in [200 * 1024, 2 << 20] {
+        nodes.conduct_all(reply_of(size));
+        let result = agreed(soon(pool.submit(&read(1, 1))).await.unwrap());
+        assert_eq!(result["data"].as_str().map(str::len), Some(size));
+    }
+}
+
+#[tokio::test]
+async fn a_reply_above_8_mib_ends_the_connection() {
+    let nodes = indy::Pool::start(1).await.unwrap();
+    let pool = patient(&nodes).await;
+    nodes.conduct_all(reply_of(LONGEST_REPLY));
     let error = soon(pool.submit(&read(1, 1))).await.unwrap_err();
     assert!(matches!(error, SubmitError::Disconnected(_)), "{error}");
-    assert!(error.source().unwrap().to_string().contains("131072 is the limit"), "{:?}", error.source());
+    assert!(error.source().unwrap().to_string().contains("8388608 is the limit"), "{:?}", error.source());
 }
 
 #[tokio::test]

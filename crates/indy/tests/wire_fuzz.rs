@@ -4,7 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 use carom_core::random::Random;
-use carom_indy::message::Message;
+use carom_indy::message::{LONGEST_REPLY, Message};
 use carom_indy::zmtp::{Event, Fresh, KeyPair, Session, ZmtpError};
 use serde_json::{Value, json};
 use testkit::cases::{bytes, cases};
@@ -12,9 +12,13 @@ use testkit::cases::{bytes, cases};
 const LIMIT: usize = 4096;
 
 fn pair() -> (Session, Session) {
+    pair_with(LIMIT)
+}
+
+fn pair_with(limit: usize) -> (Session, Session) {
     let (server, client) = (KeyPair::random().unwrap(), KeyPair::random().unwrap());
-    let calling = Session::client(server.public(), client, Bytes::from_static(b"me"), Fresh::random().unwrap(), LIMIT);
-    (calling, Session::server(server, Fresh::random().unwrap(), LIMIT))
+    let calling = Session::client(server.public(), client, Bytes::from_static(b"me"), Fresh::random().unwrap(), limit);
+    (calling, Session::server(server, Fresh::random().unwrap(), limit))
 }
 
 /// Gives one what the other has to say, in pieces, and returns what happened.
@@ -135,6 +139,40 @@ fn no_bytes_make_a_session_panic_or_reserve_beyond_its_limit() {
     }
 }
 
+/// A frame with this head, and nothing of its body.
+fn announced(size: u64, command: bool) -> Vec<u8> {
+    [&[if command { 0b110 } else { 0b010 }][..], &size.to_be_bytes()].concat()
+}
+
+#[test]
+fn a_peer_without_a_finished_handshake_cannot_announce_more_than_a_command() {
+    let greeting = pair().1.output().split();
+    let (client, server) = pair_with(LONGEST_REPLY);
+    for mut session in [client, server] {
+        let mut arrived = greeting.clone();
+        arrived.extend_from_slice(&announced(LONGEST_REPLY as u64, true));
+        assert!(matches!(session.handle(&mut arrived), Err(ZmtpError::TooLarge { limit: 4096, .. })));
+        assert!(arrived.capacity() < 8192, "{}", arrived.capacity());
+    }
+}
+
+#[test]
+fn a_message_that_is_only_announced_reserves_little() {
+    let (mut client, mut node) = pair_with(LONGEST_REPLY);
+    for _ in 0..3 {
+        carry_any(&mut client, &mut node).unwrap();
+        carry_any(&mut node, &mut client).unwrap();
+    }
+    assert_eq!(client.due(), None);
+    let mut arrived = BytesMut::new();
+    arrived.extend_from_slice(&announced(LONGEST_REPLY as u64, false));
+    for _ in 0..3 {
+        assert_eq!(client.handle(&mut arrived), Ok(None));
+        assert!(arrived.capacity() <= 2 * arrived.len() + (256 << 10), "{} of {}", arrived.capacity(), arrived.len());
+        arrived.extend_from_slice(&vec![7; 1 << 20]);
+    }
+}
+
 #[test]
 fn the_wrong_key_and_the_wrong_role_are_told() {
     let (mut client, _) = pair();
@@ -194,5 +232,22 @@ fn no_text_makes_reading_a_message_panic() {
         let at = random.below(text.len());
         text[at] ^= 1 << random.below(8);
         let _ = Message::parse(&text);
+    }
+}
+
+#[test]
+fn a_reply_of_many_small_values_takes_no_more_memory_than_is_allowed() {
+    let most = 192 << 20;
+    for (bomb, taken) in
+        [("{\"\":0},", false), ("[0],", false), ("0,", false), ("123456,", true), ("\"abcdefgh\",", true)]
+    {
+        let items = bomb.repeat((LONGEST_REPLY - 100) / bomb.len());
+        let text =
+            format!("{{\"op\":\"REPLY\",\"result\":{{\"reqId\":7,\"data\":[{}]}}}}", items.trim_end_matches(','));
+        assert!(text.len() <= LONGEST_REPLY);
+        let mut parsed = None;
+        let memory = allocation_counter::measure(|| parsed = Some(Message::parse(text.as_bytes()))).bytes_max;
+        assert!(memory < most, "{bomb}: {memory} bytes");
+        assert_eq!(parsed.unwrap().is_ok(), taken, "{bomb}");
     }
 }

@@ -7,6 +7,8 @@ const MORE: u8 = 0b001;
 const LONG: u8 = 0b010;
 const COMMAND: u8 = 0b100;
 const RESERVED: u8 = 0b1111_1000;
+/// Room that is made for a frame that has only been announced.
+const AT_LEAST: usize = 64 * 1024;
 
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +107,8 @@ pub(crate) fn decode(bytes: &mut BytesMut, limit: usize) -> Result<Option<Frame>
 pub(crate) fn body(bytes: &mut BytesMut, head: Head, size: usize) -> Option<Bytes> {
     let whole = head.length + size;
     if bytes.len() < whole {
-        bytes.reserve(whole - bytes.len());
+        // As much again as has come: a peer that announces a long frame and sends nothing takes little memory.
+        bytes.reserve((whole - bytes.len()).min(bytes.len().max(AT_LEAST)));
         return None;
     }
     bytes.advance(head.length);

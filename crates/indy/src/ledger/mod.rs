@@ -11,8 +11,7 @@ use msgpack::MsgpackError;
 use serde_json::Value;
 use std::borrow::Borrow;
 
-/// No transaction has more bytes: it comes in one message of 128 KiB at most, and a number can take three times what it does
-/// there.
+/// No transaction has more bytes: it was a request of 128 KiB at most, and a number can take three times what it does there.
 const LONGEST_TRANSACTION: usize = 512 * 1024;
 
 /// A transaction. It is kept as the bytes that are hashed, which take a tenth of the memory that its JSON does.

@@ -12,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// More than a client may send or take: it is for the tests to see what happens then.
-const LIMIT: usize = 1 << 20;
+const LIMIT: usize = 16 << 20;
 
 /// Answers whoever comes to a node; ends when it can listen no more.
 pub(super) async fn serve(
