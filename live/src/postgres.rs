@@ -65,6 +65,31 @@ impl Postgres {
         connect(&config(&Backend::fixed(self.address()), "postgres", "observer")).await.expect("it serves")
     }
 
+    /// Stops it with `pg_ctl stop -m fast`; how long that took.
+    pub fn stop_fast(&mut self) -> Duration {
+        let mut running = self.running.take().expect("it runs");
+        let mut stop = command(&programs().join("pg_ctl"), self.user.as_ref(), &self.folder);
+        stop.args(["stop", "-m", "fast", "-w", "-t", "120", "-D"]).arg(self.data());
+        let start = Instant::now();
+        let output = stop.output().expect("pg_ctl can be run");
+        let took = start.elapsed();
+        assert!(output.status.success(), "pg_ctl: {}", String::from_utf8_lossy(&output.stderr));
+        running.wait(Duration::from_secs(10));
+        took
+    }
+
+    /// How many connections to it are established, those that have said nothing yet included.
+    pub fn established(&self) -> usize {
+        const ESTABLISHED: &str = "01";
+        let table = fs::read_to_string("/proc/net/tcp").expect("Linux tells of its sockets");
+        let port = format!(":{:04X}", self.address().port());
+        let to_it = |line: &&str| {
+            let mut fields = line.split_whitespace().skip(2);
+            fields.next().is_some_and(|remote| remote.ends_with(&port)) && fields.next() == Some(ESTABLISHED)
+        };
+        table.lines().filter(to_it).count()
+    }
+
     /// What the server has written to its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
@@ -170,7 +195,7 @@ pub async fn connect(config: &Config) -> Result<Client, tokio_postgres::Error> {
 }
 
 /// Of the newest version that is installed.
-fn programs() -> PathBuf {
+pub fn programs() -> PathBuf {
     let root = Path::new("/usr/lib/postgresql");
     let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     let installed = fs::read_dir(root).into_iter().flatten().flatten().filter_map(version);

@@ -59,3 +59,43 @@ async fn futures(count: usize, at: SocketAddr) -> usize {
     }
     served
 }
+
+/// PostgreSQL starts a process for each connection, and waits for it when it stops. A connection without a first packet, such as a
+/// spare that replaces a closed one, kept it waiting for `authentication_timeout`, 60 s.
+#[tokio::test]
+async fn postgres_stops_fast_while_the_tcp_proxy_holds_spares() {
+    let mut postgres = Postgres::start().await;
+    let sidecar = Sidecar::start(&format!("resolve = [\"{}\"]\nprotocol = \"tcp\"\n", postgres.address())).await;
+    for clients_come in [false, true] {
+        assert_eq!(psql(sidecar.address(), "select 6 * 7").await.as_deref(), Ok("42"));
+        until(ms(30_000), async || match postgres.established() {
+            0 | 1 => Err("the spares are not open"),
+            _ => Ok(()),
+        })
+        .await;
+        // Spares that have been idle for a while, as most are, are watched. Nothing outside shows when that begins.
+        tokio::time::sleep(ms(1_000)).await;
+        let at = sidecar.address();
+        let clients = clients_come.then(|| {
+            tokio::spawn(async move {
+                loop {
+                    let _ = psql(at, "select 1").await;
+                }
+            })
+        });
+        let took = tokio::task::spawn_blocking(move || {
+            let took = postgres.stop_fast();
+            (postgres, took)
+        });
+        let (stopped, took) = took.await.expect("it stops");
+        postgres = stopped;
+        println!("with clients: {clients_come}; pg_ctl stop -m fast took {took:?}");
+        assert!(took < ms(10_000), "the spares of the proxy delay the shutdown: {took:?}");
+        if let Some(clients) = clients {
+            clients.abort();
+        }
+        postgres.restart().await;
+        until(ms(30_000), async || psql(sidecar.address(), "select 1").await).await;
+    }
+    sidecar.stop();
+}

@@ -120,6 +120,22 @@ async fn the_backend_is_connected_to_before_anybody_comes() {
     accept(&listener).await;
 }
 
+/// A server that shuts down, such as PostgreSQL, would wait for a spare that is connected meanwhile.
+#[tokio::test]
+async fn spare_closed_by_the_node_is_not_replaced_before_a_client_connects() {
+    let (listener, address) = backend().await;
+    let proxy = Proxy::tcp("tcp-closed-spare", &[address], "spares = 2").await;
+    let (first, mut second) = (accept(&listener).await, accept(&listener).await);
+    drop(first);
+    assert_eq!(rest(&mut second).await, b"", "the other spare is closed too");
+    let mut client = proxy.connect().await;
+    client.write_all(b"question").await.unwrap();
+    // The next connection is the client's own, and there is none to spare.
+    assert_eq!(read(&mut accept(&listener).await, 8).await, b"question");
+    let health = proxy.health().await;
+    assert_eq!((&health["busy"], &health["idle"]), (&1.into(), &0.into()), "{health}");
+}
+
 #[tokio::test]
 async fn a_backend_that_speaks_first_is_heard() {
     let (listener, address) = backend().await;

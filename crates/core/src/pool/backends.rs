@@ -127,6 +127,8 @@ pub(crate) struct Record {
     pub(crate) counts: Counts,
     pub(crate) service: Service,
     pub(crate) setback: Option<Setback>,
+    /// It closed an unused connection: until then only waiting claims are connected.
+    pub(crate) held_off_until: Option<Instant>,
     /// When a connection was last added or taken away, where that is limited.
     pub(crate) changed_at: Option<Instant>,
 }
@@ -296,6 +298,7 @@ impl Backends {
             counts: Counts::default(),
             service: Service::default(),
             setback: None,
+            held_off_until: None,
             changed_at: None,
         };
         let index = match self.free.pop() {

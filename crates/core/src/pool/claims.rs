@@ -153,8 +153,8 @@ impl Machine {
             Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
-                let then = self.after_end(now, index, life);
-                in_vain = then.is_retry();
+                let (then, failed) = self.after_close(now, index, life);
+                in_vain = failed;
                 self.follow(now, index, then);
             }
             Outcome::Failed => {
@@ -268,6 +268,7 @@ impl Machine {
             self.due(until);
         }
         self.note_load(now);
+        self.connect_for_waiter(now);
         Claimed::Waiting(waiter)
     }
 

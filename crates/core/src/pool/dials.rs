@@ -19,7 +19,9 @@ impl Machine {
         slot.standing = record.slots.len() as u32;
         record.slots.push(index);
         let policy = self.options.recovery.for_connect(record.health.has_worked());
-        let setback = record.setback.filter(|setback| now < setback.until + policy.longest_delay());
+        // A hold-off does not make up for failures: they count until it is over.
+        let counts_until = |setback: &Setback| record.held_off_until.map_or(setback.until, |at| at.max(setback.until));
+        let setback = record.setback.filter(|setback| now < counts_until(setback) + policy.longest_delay());
         let tries = match setback {
             _ if record.health.is_dead() => Tries::watching(policy),
             Some(setback) => Tries::resumed(policy, setback.failures),

@@ -16,6 +16,7 @@
 mod backends;
 mod claims;
 mod dials;
+mod hold_off;
 mod membership;
 mod observation;
 mod options;
@@ -108,6 +109,8 @@ pub struct Machine {
     has_tiers: bool,
     /// Not all who should be watched are: they take turns.
     take_turns: bool,
+    /// When the last hold-off of a backend ends.
+    held_off_until: Option<Instant>,
     /// Something changed that a plan must answer.
     stale_plan: bool,
     /// Busy slots that the last plan wants closed when they come back.
@@ -155,6 +158,7 @@ impl Machine {
             unserved: 0,
             has_tiers: false,
             take_turns: false,
+            held_off_until: None,
             stale_plan: true,
             unwanted: Vec::new(),
             armed: None,

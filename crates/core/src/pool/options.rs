@@ -23,6 +23,9 @@ pub struct Options {
     /// A connection older than this is retired when it is not in use. Up to 20 % is taken off at its birth, so that
     /// connections made together do not end together. Default 30 min.
     pub max_lifetime: Option<Duration>,
+    /// When a backend closes a connection that was never used, its other unused connections are closed, and it gets no new
+    /// spares for this long; claims that wait are connected all the same. Default none: what is closed is replaced at once.
+    pub replace_unused_after: Option<Duration>,
     /// A connection is retired after so many claims. Default none.
     pub max_uses: Option<u64>,
     /// An idle connection is checked each time it has idled this long, at least a millisecond. Default off.
@@ -60,6 +63,7 @@ impl Default for Options {
             recovery: Recovery::default(),
             max_idle: Some(Duration::from_secs(60)),
             max_lifetime: Some(Duration::from_secs(30 * 60)),
+            replace_unused_after: None,
             max_uses: None,
             check_after: None,
             check_timeout: Duration::from_secs(3),
@@ -85,6 +89,7 @@ impl Options {
         self.refuse_size(self.spares, self.maximum)?;
         sane("max_idle", self.max_idle)?;
         sane("max_lifetime", self.max_lifetime)?;
+        sane("replace_unused_after", self.replace_unused_after)?;
         sane("check_after", self.check_after)?;
         recurring("check_after", self.check_after)?;
         sane("check_timeout", Some(self.check_timeout))?;

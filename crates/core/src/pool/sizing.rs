@@ -111,7 +111,15 @@ impl Machine {
         let displaced = serving.map_or(usize::MAX, |tier| tier.may_displace(room + leaving));
         let short = short.min(above.saturating_add(displaced));
         self.make_room(now, above, short, surplus);
-        for backend in additions.into_iter().take(room) {
+        let mut left = room;
+        for backend in additions {
+            if left == 0 {
+                break;
+            }
+            if self.is_held_off(now, backend) {
+                continue;
+            }
+            left -= 1;
             if self.may_change(now, backend) {
                 self.add_slot(now, backend);
             }

@@ -76,8 +76,7 @@ impl Machine {
             Ending::Seen => life.seen_at(now),
             Ending::Found => life,
         };
-        let then = self.after_end(now, slot.index, life);
-        let in_vain = then.is_retry();
+        let (then, in_vain) = self.after_close(now, slot.index, life);
         let slot = self.enter(slot.index, State::Closing { then, since: now });
         self.act(Action::Close { slot, goodbye: false });
         in_vain

@@ -82,7 +82,10 @@ impl World {
         let is_well = |state| matches!(state, BackendState::Alive | BackendState::Unproven | BackendState::Removed);
         let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
         if all_well && !unhurried && !self.servers.iter().any(went_wrong_lately) {
-            assert!(counts.total() >= self.machine.target(), "less than the target: {counts:?}");
+            // A hold-off delays spares, not waiting claims.
+            let held_off = self.setting.options.replace_unused_after.map_or(0, |_| self.machine.options().spares);
+            let least = self.machine.target().saturating_sub(held_off);
+            assert!(counts.total() >= least, "less than the target: {counts:?}");
         }
     }
 
@@ -172,9 +175,9 @@ impl World {
     }
 
     /// Promise 5: how long it may take. An attempt that hangs has to time out, and the delay after it to pass; a dead
-    /// connection is noticed once it has settled; a check or a close that hangs is cut short.
+    /// connection is noticed once it has settled; a check or a close that hangs is cut short; a hold-off has to end.
     pub(crate) fn recovery_bound(&self) -> Duration {
-        let settled = Duration::from_millis(500);
+        let settled = Duration::from_millis(500) + self.setting.options.replace_unused_after.unwrap_or_default();
         let trifles = 20 * self.setting.latency + 2 * self.setting.dial;
         settled + self.setting.options.check_timeout + self.setting.longest_attempt() + trifles
     }
@@ -184,7 +187,8 @@ impl World {
         let window = Duration::from_millis(200) * 129;
         let idle = self.setting.options.max_idle.map_or(Duration::ZERO, |idle| idle + 2 * interval(idle));
         let closing = self.setting.options.check_timeout + self.setting.longest_attempt();
-        self.setting.hold + window + idle + closing + 50 * self.setting.latency
+        let held_off = self.setting.options.replace_unused_after.unwrap_or_default();
+        self.setting.hold + window + idle + closing + held_off + 50 * self.setting.latency
     }
 
     /// Without load there are the spares and nothing else, all of them connected.

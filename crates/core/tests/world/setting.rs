@@ -72,9 +72,12 @@ impl Setting {
             policies.push(limits);
         }
         let max_ejected = [0.1, 0.3, 0.5, 0.75, 1.0][Random::new(!seed).below(5)];
+        // Drawn apart, so that a seed means what it meant before this option.
+        let mut apart = Random::new(seed ^ 0x5eed);
         let options = Options {
             spares,
             maximum,
+            replace_unused_after: apart.chance(0.2).then(|| millis(&mut apart, 100, 3_000)),
             max_waiters: random.chance(0.2).then(|| random.below(5).max(usize::from(spares == 0))),
             recovery,
             max_idle: random.chance(0.8).then(|| millis(random, 300, 5_000)),

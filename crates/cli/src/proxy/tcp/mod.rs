@@ -19,7 +19,12 @@ use session::Session;
 use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::net::TcpStream;
+
+/// A node that closes a spare may be shutting down, and may wait for connections that are opened meanwhile, as PostgreSQL does for
+/// a minute. It gets no spares for this long.
+const REPLACE_SPARES_AFTER: Duration = Duration::from_secs(10);
 
 /// Everything that sessions have in common.
 pub(super) struct Sessions {
@@ -129,6 +134,7 @@ fn pool<C: Connect>(service: &Service, resolver: &Resolver, connector: C) -> Res
         .claim_timeout(service.claim_timeout)
         .recovery(service.recovery.policy())
         .max_idle(service.max_idle)
+        .replace_unused_after(REPLACE_SPARES_AFTER)
         .ejection(service.ejection.clone())
         // A session lasts as long as its client likes.
         .learn_latency(false)

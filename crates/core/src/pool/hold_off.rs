@@ -1,0 +1,72 @@
+//! Hold-off: a backend that closes an unused connection gets no new spares for a while.
+//!
+//! A server that shuts down closes its connections and then waits for those that are opened meanwhile: PostgreSQL starts a process
+//! for each, which waits a minute for the client's first packet. Replacing a closed spare at once would keep the server from
+//! stopping. So during the hold-off, the pool connects to the backend for waiting claims only.
+
+use super::Machine;
+use super::backends::Health;
+use crate::slot::{Life, Phase, State, Then};
+use std::time::Instant;
+
+impl Machine {
+    /// The backend has closed a connection: what follows for the slot, and whether that was a failed attempt. If the connection
+    /// was never used, the hold-off begins (see [`Options::replace_unused_after`]), and the slot is given up.
+    ///
+    /// [`Options::replace_unused_after`]: super::Options::replace_unused_after
+    pub(super) fn after_close(&mut self, now: Instant, index: u32, life: Life) -> (Then, bool) {
+        let holds_off = life.uses == 0 && self.begin_hold_off(now, index);
+        let then = self.after_end(now, index, life);
+        let failed = then.is_retry();
+        // A dead backend is watched by one slot, at its own pace.
+        let is_dead = self.backends.get(self.slots[index as usize].backend).health.is_dead();
+        (if holds_off && !is_dead { Then::Gone } else { then }, failed)
+    }
+
+    /// No spares for the slot's backend for a while. Its other unused connections close: they would only wait for the same end.
+    fn begin_hold_off(&mut self, now: Instant, index: u32) -> bool {
+        let Some(delay) = self.options.replace_unused_after else { return false };
+        let backend = self.slots[index as usize].backend;
+        let record = self.backends.get_mut(backend);
+        match record.health {
+            Health::Dead { .. } | Health::Removed => return false,
+            Health::Unproven { .. } | Health::Proven { .. } => {}
+        }
+        let until = now + delay;
+        record.held_off_until = Some(until);
+        self.held_off_until = Some(until);
+        let no_claim_waits = self.waiters.len() == 0;
+        for other in self.backends.get(backend).slots.clone() {
+            let is_spare = match &self.slots[other as usize].state {
+                State::Idle { life, .. } => life.uses == 0,
+                State::Held { .. } | State::Connecting { .. } | State::Backoff { .. } => no_claim_waits,
+                State::Gone | State::Busy { .. } | State::Checking { .. } | State::Closing { .. } => false,
+            };
+            if other != index && is_spare {
+                self.stop(now, other);
+            }
+        }
+        self.plan_soon();
+        true
+    }
+
+    /// Whether a backend gets no further connection now: its hold-off lasts, and as many as claims wait are under way already.
+    pub(super) fn is_held_off(&mut self, now: Instant, backend: u32) -> bool {
+        let record = self.backends.get(backend);
+        let Some(until) = record.held_off_until.filter(|until| *until > now) else { return false };
+        let under_way: usize =
+            [Phase::Held, Phase::Connecting, Phase::Backoff].map(|phase| record.counts.of(phase)).iter().sum();
+        if record.health.is_dead() || under_way < self.waiters.len() {
+            return false;
+        }
+        self.look_again(until);
+        true
+    }
+
+    /// A claim has begun to wait: the plan may have left out connections that it needs now.
+    pub(super) fn connect_for_waiter(&mut self, now: Instant) {
+        if self.held_off_until.is_some_and(|until| until > now) {
+            self.plan_soon();
+        }
+    }
+}
