@@ -47,6 +47,20 @@ impl Sidecar {
         self.port.address()
     }
 
+    /// Writes another config and has it read; what is said of it.
+    pub async fn reload(&self, config: &str) -> String {
+        let before = self.said().len();
+        self.folder.write("carom.toml", config);
+        signal("HUP", &[self.running.id()]);
+        until(ms(15_000), async || {
+            let said = self.said()[before..].to_owned();
+            let line =
+                said.lines().find(|line| line.contains(" was read again: ") || line.contains(" stays as it was"));
+            line.map(str::to_owned).ok_or(said)
+        })
+        .await
+    }
+
     /// What it has said so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.log()).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! `psql` through the sidecar's TCP proxy, to a PostgreSQL that is killed and started again.
 
-use carom_live::postgres::{Postgres, USER};
-use carom_live::process::{Folder, command};
+use carom_live::postgres::{Postgres, USER, programs};
+use carom_live::process::{Folder, Port, command};
 use carom_live::sidecar::Sidecar;
 use carom_live::{Server, ms, until};
 use std::net::SocketAddr;
@@ -97,5 +97,51 @@ async fn postgres_stops_fast_while_the_tcp_proxy_holds_spares() {
         postgres.restart().await;
         until(ms(30_000), async || psql(sidecar.address(), "select 1").await).await;
     }
+    sidecar.stop();
+}
+
+/// Sessions of pgbench that last longer than `drain_timeout`, while the config gets a second node.
+#[tokio::test]
+async fn reload_that_adds_a_node_keeps_the_sessions_of_pgbench() {
+    let (first, second) = (Postgres::start().await, Postgres::start().await);
+    let (port, folder) = (Port::chosen(), Folder::new("sidecar", None));
+    let config = |nodes: &[SocketAddr]| {
+        let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+        format!(
+            "[[service]]\nname = \"live\"\nlisten = \"{}\"\nprotocol = \"tcp\"\nresolve = {nodes:?}\ndrain_timeout = \"500ms\"\n",
+            port.address()
+        )
+    };
+    let (alone, both) = (config(&[first.address()]), config(&[first.address(), second.address()]));
+    let sidecar = Sidecar::of(&alone, folder, port).await;
+
+    let folder = Folder::new("pgbench", None);
+    let script = folder.write("script.sql", "select pg_sleep(0.01);\n");
+    let mut pgbench: Command = command(&programs().join("pgbench"), None, &folder).into();
+    pgbench.args(["--no-vacuum", "--client", "4", "--time", "5", "--username", USER, "--file"]).arg(script);
+    pgbench.args(["--host", &sidecar.address().ip().to_string(), "--port", &sidecar.address().port().to_string()]);
+    let pgbench = tokio::spawn(pgbench.arg("postgres").kill_on_drop(true).output());
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'";
+    let observer = first.observer().await;
+    until(ms(10_000), async || match observer.query_one(sessions, &[]).await.map(|row| row.get::<_, i64>(0)) {
+        Ok(4) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    let said = sidecar.reload(&both).await;
+    println!("{said}");
+    let output = pgbench.await.expect("it is not cancelled").expect("pgbench runs");
+    let (text, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{text}{problems}");
+    assert!(output.status.success(), "sessions were cut");
+    assert!(text.contains("number of failed transactions: 0 "), "transactions failed");
+    assert!(!problems.contains("error"), "sessions broke");
+
+    // New sessions reach the new node.
+    until(ms(30_000), async || match psql(sidecar.address(), "select inet_server_port()").await {
+        Ok(port) if port == second.address().port().to_string() => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
     sidecar.stop();
 }

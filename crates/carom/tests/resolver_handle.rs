@@ -241,6 +241,32 @@ async fn stopping_while_it_rests_is_prompt_and_nothing_is_asked_after() {
     assert_eq!(server.questions().len(), 1);
 }
 
+/// Never says anything but that it has failed.
+struct Failing;
+
+impl Resolve for Failing {
+    async fn run(self, publisher: Publisher) {
+        publisher.fail("no answer");
+    }
+}
+
+#[tokio::test]
+async fn replaced_resolver_keeps_known_backends_until_the_new_one_answers() {
+    let resolver = Resolver::start(Fixed::new(backends(&[1, 2]))).unwrap();
+    soon(resolver.wait_for(ResolverState::Running)).await.unwrap();
+    resolver.replace(Failing);
+    let known = soon(resolver.wait_until(|known| known.last_error.is_some())).await.unwrap();
+    assert_eq!((known.state, &*known.backends), (ResolverState::Running, &*backends(&[1, 2])));
+    assert!(known.stale_since.is_some());
+    resolver.replace(Fixed::new(backends(&[2, 3])));
+    let known = soon(resolver.wait_until(|known| known.last_error.is_none())).await.unwrap();
+    assert_eq!((&*known.backends, known.stale_since), (&*backends(&[2, 3]), None));
+    resolver.stop();
+    resolver.replace(Fixed::new(backends(&[4])));
+    stopped(&resolver).await;
+    assert_eq!(&*resolver.backends(), &*backends(&[2, 3]));
+}
+
 #[tokio::test]
 async fn it_stops_with_its_last_holder() {
     let (teller, resolver) = told();

@@ -214,13 +214,12 @@ async fn a_name_that_nobody_serves_is_not_healthy() {
 #[tokio::test]
 async fn a_service_that_leaves_is_seen_until_it_has_left() {
     let (a, b) = (Backend::start("a").await, Backend::start("b").await);
-    let config =
-        |backend| format!("[admin]\nlisten = \"{ANY}\"\n{}", tcp("s", ANY, backend, "drain_timeout = \"60s\""));
-    let folder = folder("healthz-leaving", &[("c.toml", &config(&a))]);
+    let config = |backend, more| format!("[admin]\nlisten = \"{ANY}\"\n{}", tcp("s", ANY, backend, more));
+    let folder = folder("healthz-leaving", &[("c.toml", &config(&a, ""))]);
     let mut up = Up::start(&folder).await;
     let mut client = Client::of(up.service("s")).await;
     healthy(up.admin(), |health| health["services"][0]["idle"] == 2 && health.get("leaving").is_none()).await;
-    up.reload(&config(&b)).await;
+    up.reload(&config(&b, "maximum = 8")).await;
     let leaving = healthy(up.admin(), |health| health["leaving"][0]["idle"] == 0).await;
     let figures = ["name", "listen", "busy", "waiting", "clients"].map(|key| &leaving["leaving"][0][key]);
     assert_eq!(json!(figures), json!(["s", up.service("s").to_string(), 1, 0, 1]), "{leaving}");

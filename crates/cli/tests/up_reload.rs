@@ -64,7 +64,8 @@ async fn a_service_that_changes_keeps_its_port_and_turns_nobody_away() {
     for round in 0..6 {
         let known = asked.load(Ordering::Relaxed);
         let backend = if round % 2 == 0 { &b } else { &a };
-        let told = up.reload(&tcp("s", ANY, backend, "")).await;
+        // Another option than the backends makes it another service.
+        let told = up.reload(&tcp("s", ANY, backend, &format!("max_clients = {}", 100 + round))).await;
         assert!(told.ends_with("was read again: changed s"), "{told}");
         // Some are served between one change and the next.
         served(&asked, known + 3).await;
@@ -95,7 +96,8 @@ async fn no_request_is_lost_while_its_service_changes() {
     });
     for round in 0..6 {
         let known = asked.load(Ordering::Relaxed);
-        up.reload(&http("s", ANY, if round % 2 == 0 { b } else { a }, "")).await;
+        let more = format!("max_clients = {}", 100 + round);
+        up.reload(&http("s", ANY, if round % 2 == 0 { b } else { a }, &more)).await;
         served(&asked, known + 3).await;
     }
     up.reload(&http("s", ANY, b, "")).await;
@@ -133,7 +135,8 @@ async fn no_request_of_those_who_stay_is_lost_either() {
     for round in 0..6 {
         served(&asked, asked.load(Ordering::Relaxed) + 3).await;
         let known = visits.load(Ordering::Relaxed);
-        up.reload(&http("s", ANY, if round % 2 == 0 { b } else { a }, "")).await;
+        let more = format!("max_clients = {}", 100 + round);
+        up.reload(&http("s", ANY, if round % 2 == 0 { b } else { a }, &more)).await;
         // It is told, and comes to the new one.
         served(&visits, known + 1).await;
     }
@@ -183,6 +186,120 @@ async fn served(asked: &AtomicUsize, count: usize) {
         }
     };
     timeout(PATIENCE, more).await.expect("they are served");
+}
+
+/// A service with these nodes, whose sessions would not outlast being drained.
+fn with_nodes(protocol: &str, nodes: &[SocketAddr], more: &str) -> String {
+    let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+    let place = format!("listen = \"{ANY}\"\nprotocol = \"{protocol}\"\nresolve = {nodes:?}");
+    let admin = format!("[admin]\nlisten = \"{ANY}\"\n");
+    format!("{admin}[[service]]\nname = \"s\"\n{place}\nspares = 2\ndrain_timeout = \"100ms\"\n{more}\n")
+}
+
+/// Waits until the service, and no other that leaves, has so many clients and live nodes.
+async fn serves(up: &Up, clients: u64, live: u64) {
+    let mut last = serde_json::Value::Null;
+    let waiting = async {
+        loop {
+            last = serde_json::from_str(&ask(up.admin(), "GET /healthz").await.1).unwrap();
+            let service = &last["services"][0];
+            if service["clients"] == clients && service["backends"]["live"] == live {
+                break;
+            }
+        }
+    };
+    assert!(timeout(PATIENCE, waiting).await.is_ok(), "{last}");
+    assert!(last.get("leaving").is_none(), "nothing is drained: {last}");
+}
+
+#[tokio::test]
+async fn reload_that_changes_nodes_keeps_tcp_sessions() {
+    let (mut a, mut b) = (Backend::start("a").await, Backend::start("b").await);
+    let folder = folder("reload-nodes", &[("c.toml", &with_nodes("tcp", &[a.address], ""))]);
+    let mut up = Up::start(&folder).await;
+    let mut early = Client::of(up.service("s")).await;
+    a.connected(3).await;
+    let told = up.reload(&with_nodes("tcp", &[a.address, b.address], "")).await;
+    assert!(told.ends_with("was read again: changed s"), "{told}");
+    // The new node gets its share of the spares.
+    b.connected(1).await;
+    serves(&up, 1, 2).await;
+    assert_eq!(early.say("added").await, "a: added\n");
+    // As when DNS removes a node: its sessions go on, and new clients are served by the others.
+    up.reload(&with_nodes("tcp", &[b.address], "")).await;
+    serves(&up, 1, 1).await;
+    assert_eq!(early.say("removed").await, "a: removed\n");
+    assert_eq!(Client::of(up.service("s")).await.say("who").await, "b: who\n");
+    // It can come back, and the session is not disturbed.
+    up.reload(&with_nodes("tcp", &[b.address, a.address], "")).await;
+    serves(&up, 1, 2).await;
+    assert_eq!(early.say("back").await, "a: back\n");
+}
+
+#[tokio::test]
+async fn reload_that_changes_nodes_keeps_upgraded_connections() {
+    let node = upgrading().await;
+    let folder = folder("reload-upgraded", &[("c.toml", &with_nodes("http", &[node], ""))]);
+    let mut up = Up::start(&folder).await;
+    let mut client = BufReader::new(TcpStream::connect(up.service("s")).await.expect("it listens"));
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        timeout(PATIENCE, client.read_line(&mut line)).await.expect("an answer comes").unwrap();
+    }
+    let other = web("other").await;
+    up.reload(&with_nodes("http", &[node, other], "")).await;
+    serves(&up, 1, 2).await;
+    client.write_all(b"still\n").await.unwrap();
+    line.clear();
+    timeout(PATIENCE, client.read_line(&mut line)).await.expect("an answer comes").unwrap();
+    assert_eq!(line, "still\n");
+}
+
+/// Whatever changes: nginx and HAProxy keep sessions across a reload until they end, too.
+#[tokio::test]
+async fn sessions_of_a_replaced_service_outlast_drain_timeout_until_the_program_stops() {
+    let a = Backend::start("a").await;
+    let folder = folder("reload-replaced", &[("c.toml", &with_nodes("tcp", &[a.address], ""))]);
+    let mut up = Up::start(&folder).await;
+    let mut client = Client::of(up.service("s")).await;
+    up.reload(&with_nodes("tcp", &[a.address], "maximum = 8")).await;
+    let health = ask(up.admin(), "GET /healthz").await.1;
+    assert!(health.contains("\"leaving\""), "{health}");
+    // Nothing but time shows that it is not cut: four times as much as it would have to be drained.
+    let start = tokio::time::Instant::now();
+    while start.elapsed() < std::time::Duration::from_millis(400) {
+        assert_eq!(client.say("still").await, "a: still\n");
+    }
+    up.running.signal("-TERM").await;
+    assert_eq!(timeout(PATIENCE, up.running.child.wait()).await.expect("it ends").unwrap().code(), Some(0));
+}
+
+/// A server that switches protocols when asked to, and then says what it hears.
+async fn upgrading() -> SocketAddr {
+    let listener = TcpListener::bind(ANY).await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                let (mut line, mut upgraded) = (String::new(), false);
+                while stream.read_line(&mut line).await.is_ok_and(|count| count > 0) {
+                    if upgraded {
+                        stream.write_all(line.as_bytes()).await.unwrap();
+                    } else if line == "\r\n" {
+                        let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+                        stream.write_all(head.as_bytes()).await.unwrap();
+                        upgraded = true;
+                    }
+                    line.clear();
+                }
+            });
+        }
+    });
+    at
 }
 
 #[tokio::test]

@@ -1,16 +1,17 @@
 //! The handle: a resolver that has been started, for as many holders as like.
 
 use super::record::Record;
-use super::source::Prepared;
+use super::source::{Prepared, Run};
 use super::{Changes, Publisher, Resolution, Resolve, ResolverState};
 use crate::monitor::{Id, Monitor};
 use crate::{Backend, clock};
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tracing::Instrument;
 
 /// A resolver that runs, held by whoever follows it. Cheap to clone; it stops when told to, or with its last holder.
@@ -29,6 +30,7 @@ struct Running {
     seen: Arc<Record>,
     id: Id,
     stop: Arc<Notify>,
+    replacements: mpsc::UnboundedSender<Run>,
 }
 
 impl Resolver {
@@ -72,26 +74,53 @@ impl Resolver {
         let seen = other.unwrap_or_else(|| Arc::clone(&record));
         let id = seen.seen_by(monitor);
         let stop = Arc::new(Notify::new());
-        let publisher = Publisher::over(sender, record.notes());
+        let publisher = Publisher::over(sender.clone(), record.notes());
         let publisher = if follows { publisher.quiet() } else { publisher };
         let span = record.notes().span();
         let (ends, told) = (End(Arc::clone(&record)), Arc::clone(&stop));
+        let (replacements, mut replaced) = mpsc::unbounded_channel::<Run>();
         let task = async move {
             let ends = ends;
-            let run = async {
-                resolve.run(publisher).await;
-                ends.0.returned();
-                std::future::pending::<()>().await;
-            };
-            // Dropping `run` ends it wherever it is: in a lookup, in a sleep.
-            tokio::select! {
-                biased;
-                () = told.notified() => {}
-                () = run => {}
+            let mut run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(resolve.run(publisher));
+            let mut runs = true;
+            loop {
+                // Dropping `run` ends it wherever it is: in a lookup, in a sleep.
+                tokio::select! {
+                    biased;
+                    () = told.notified() => return,
+                    Some(next) = replaced.recv() => {
+                        let notes = ends.0.notes();
+                        notes.asks_no_more();
+                        (run, runs) = (next(Publisher::over(sender.clone(), notes)), true);
+                    }
+                    () = &mut run, if runs => {
+                        ends.0.returned();
+                        runs = false;
+                    }
+                }
             }
         };
         runtime.spawn(task.instrument(span));
-        Resolver { running: Arc::new(Running { record, seen, id, stop }), resolution }
+        Resolver { running: Arc::new(Running { record, seen, id, stop, replacements }), resolution }
+    }
+
+    /// Resolves with another resolver from now on. The known backends stay until it has answered, and as stale if it fails; its
+    /// first answer is published as one change. Pools that follow this resolver keep their connections to backends that are in both
+    /// sets. Does nothing after [`stop`](Resolver::stop).
+    ///
+    /// ```
+    /// use carom::resolver::{Fixed, Resolver};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let resolver = Resolver::start(Fixed::parse(["10.0.0.1:80"], 80)?)?;
+    /// resolver.replace(Fixed::parse(["10.0.0.1:80", "10.0.0.2:80"], 80)?);
+    /// resolver.wait_until(|known| known.backends.len() == 2).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn replace(&self, resolve: impl Resolve) {
+        // Fails when it has stopped.
+        let _ = self.running.replacements.send(Box::new(move |publisher| Box::pin(resolve.run(publisher))));
     }
 
     /// What the monitor calls it that it was started in. One that does nothing but follow another is seen as that one.

@@ -92,6 +92,17 @@ impl Publisher {
                 new.state = ResolverState::Failed;
                 new.last_error = new.last_error.or_else(|| old.last_error.clone());
             }
+            if old.state == ResolverState::Running {
+                match new.state {
+                    // One that replaces another has not answered yet: what is known stays.
+                    ResolverState::Starting | ResolverState::Failed => {
+                        let stale_since = old.stale_since.or_else(|| new.last_error.is_some().then(clock::now));
+                        let last_error = new.last_error.or_else(|| old.last_error.clone());
+                        new = Resolution { last_error, stale_since, ..old.clone() };
+                    }
+                    ResolverState::Running | ResolverState::Stopping | ResolverState::Stopped => {}
+                }
+            }
             let nothing_new = old.state == new.state
                 && old.last_error.is_none()
                 && new.last_error.is_none()

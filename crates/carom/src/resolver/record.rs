@@ -181,6 +181,11 @@ impl Notes {
         self.lock().dns = Some(dns);
     }
 
+    /// Another resolver has taken over, which may not ask DNS.
+    pub(super) fn asks_no_more(&self) {
+        self.lock().dns = None;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Noted> {
         // Whoever panicked with it had written one word.
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::Instrument;
 
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Run = Box<dyn FnOnce(Publisher) -> Running + Send>;
+pub(super) type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Run = Box<dyn FnOnce(Publisher) -> Running + Send>;
 type Prepare = Box<dyn FnOnce(&Recovery) -> Result<Prepared, BuildError> + Send>;
 
 /// A resolver yet to be started.

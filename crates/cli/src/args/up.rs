@@ -44,7 +44,8 @@ Config:
     max_idle = \"60s\"                 of connections beyond spares that nobody uses
     ejection = true                  false; or { consecutive = 5, time = \"30s\", max_ejected = 0.5 }
     max_clients = 10000
-    drain_timeout = \"10s\"            for what is under way when the service ends or changes
+    drain_timeout = \"10s\"            for what is under way when the program stops or the
+                                     service is removed
   For http alone:
     http2 = \"negotiate\"              or \"only\", or \"off\"
     host = \"api.example.com\"         the name that was resolved; for addresses, the client's own
@@ -61,9 +62,10 @@ Config:
   Files are found from the config's folder. `carom check` says what is wrong with it.
 
 Output:
-  What runs and where. SIGHUP reads the config again: services that have changed take over their
-  sockets and lose no request, the others keep their connections, keys and credentials of the
-  gateway are read again; a config that makes no sense changes nothing. SIGINT and SIGTERM let
+  What runs and where. SIGHUP reads the config again: services with other nodes keep their
+  connections and sessions; services that have changed otherwise take over their sockets, lose no
+  request, and their open sessions go on until they end; keys and credentials of the gateway are
+  read again; a config that makes no sense changes nothing. SIGINT and SIGTERM let
   what is under way finish, each service for its drain_timeout; told twice, it ends at once.
   A service manager is told as systemd has it (NOTIFY_SOCKET, WATCHDOG_USEC).
 

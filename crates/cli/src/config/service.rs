@@ -55,7 +55,7 @@ pub(crate) struct Service {
     pub(crate) ejection: Option<Ejection>,
     /// More clients at a time are turned away.
     pub(crate) max_clients: usize,
-    /// How long what is under way may take when the service ends or changes.
+    /// How long what is under way may take when the program stops or the service is removed.
     pub(crate) drain_timeout: Duration,
 }
 
@@ -183,6 +183,18 @@ impl Service {
             max_clients: MAX_CLIENTS,
             drain_timeout: DRAIN_TIMEOUT,
         }
+    }
+
+    /// Whether a service that runs can become this one without being replaced: only its backends and `drain_timeout` differ. A name
+    /// that is resolved is also what requests and certificates are for; it has to stay where that matters.
+    pub(crate) fn can_become(&self, wanted: &Service) -> bool {
+        let name_matters = match self.protocol {
+            Protocol::Http(_) => true,
+            Protocol::Tcp(_) => self.tls.is_some(),
+        };
+        let Service { backends, drain_timeout, .. } = wanted;
+        let changed = Service { backends: backends.clone(), drain_timeout: *drain_timeout, ..self.clone() };
+        changed == *wanted && (!name_matters || self.backends.have_the_name_of(backends))
     }
 
     /// What is done and where, for people.

@@ -92,11 +92,18 @@ impl Door {
         drop(entrance);
         // If nobody waits for it, it matters to nobody.
         let _ = shut.send(());
-        let late = sleep_until(deadline.into());
-        tokio::select! {
-            biased;
-            () = async { while clients.join_next().await.is_some() {} } => return 0,
-            () = late => {}
+        let (mut stopping, mut late) = (stopping, pin!(sleep_until(deadline.into())));
+        loop {
+            tokio::select! {
+                biased;
+                client = clients.join_next() => if client.is_none() { return 0 },
+                Ok(()) = stopping.changed() => {
+                    if let Some(deadline) = *stopping.borrow_and_update() {
+                        late.as_mut().reset(deadline.into());
+                    }
+                }
+                () = &mut late => break,
+            }
         }
         let cut = clients.len();
         clients.shutdown().await;

@@ -17,20 +17,24 @@ pub(crate) use snapshot::{Snapshot, Upstream};
 use crate::config::{Protocol, Service};
 use crate::entrance::Entrance;
 use crate::failure::{Failure, with_causes};
+use carom::dns::AnyResolver;
 use carom::monitor::Id;
 use carom::pool::State;
-use carom::resolver::Resolver;
+use carom::resolver::{Resolve, Resolver};
 use door::Door;
 use http::Requests;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tally::Tally;
 use tcp::Sessions;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+
+/// Longer than any session.
+const NO_DEADLINE: Duration = Duration::from_secs(86_400 * 365);
 
 /// A service that can be served: all is made that may be refused, and nobody has been let in.
 pub(crate) struct Ready {
@@ -50,8 +54,22 @@ pub(crate) struct Running {
 /// A service that lets nobody in any more.
 pub(crate) struct Leaving {
     /// Those inside are cut short without it.
-    _stop: watch::Sender<Option<Instant>>,
+    stop: watch::Sender<Option<Instant>>,
     door: JoinHandle<usize>,
+}
+
+/// Sets the deadline of a service that is [`Leaving`].
+pub(crate) struct Stop(watch::Sender<Option<Instant>>);
+
+impl Stop {
+    pub(crate) fn by(&self, deadline: Instant) {
+        let _ = self.0.send(Some(deadline));
+    }
+
+    /// Its last client has left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_closed()
+    }
 }
 
 /// How a service is doing, for whoever wants to know. All clones are of the same.
@@ -123,11 +141,16 @@ impl Running {
         &self.view
     }
 
+    /// Follows another resolver from now on, as if the one before had found other backends: connections and sessions stay.
+    pub(crate) fn resolve_with(&self, resolve: impl Resolve) {
+        self.view.0.resolver.replace(resolve);
+    }
+
     /// Lets nobody in from now on; nobody listens here any more when it returns. Those who are in may finish what they have
-    /// begun, at most until then.
-    pub(crate) async fn close(self, deadline: Instant) -> Leaving {
+    /// begun, at most until the deadline, or until [`Stop::by`] sets one.
+    pub(crate) async fn close(self, deadline: Option<Instant>) -> Leaving {
         let Running { view, stop, shut, door } = self;
-        let _ = stop.send(Some(deadline));
+        let _ = stop.send(Some(deadline.unwrap_or_else(|| Instant::now() + NO_DEADLINE)));
         // Fails if the door is gone altogether.
         let _ = shut.await;
         match &view.0.spoken {
@@ -135,11 +158,16 @@ impl Running {
             Spoken::Http(_) => {}
             Spoken::Tcp(sessions) => sessions.keep_no_spares(),
         }
-        Leaving { _stop: stop, door }
+        Leaving { stop, door }
     }
 }
 
 impl Leaving {
+    /// Sets its deadline later on.
+    pub(crate) fn stop(&self) -> Stop {
+        Stop(self.stop.clone())
+    }
+
     /// Waits until those who are in have had what they asked for, or the time is over. How many were cut short.
     pub(crate) async fn finish(self) -> usize {
         self.door.await.unwrap_or_default()
@@ -170,8 +198,12 @@ impl View {
 
 /// Finds out who serves a service, from now on.
 fn resolver(service: &Service) -> Result<Resolver, Failure> {
-    let resolve = service.backends.resolver(service.recovery.policy()).map_err(|error| refused(service, &error))?;
-    Resolver::start_as(&service.name, resolve).map_err(|error| refused(service, &error))
+    Resolver::start_as(&service.name, resolve(service)?).map_err(|error| refused(service, &error))
+}
+
+/// The resolver of a service, yet to be started.
+pub(crate) fn resolve(service: &Service) -> Result<AnyResolver, Failure> {
+    service.backends.resolver(service.recovery.policy()).map_err(|error| refused(service, &error))
 }
 
 /// An option that the library refuses.

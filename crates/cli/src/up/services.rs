@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// All services of the board.
@@ -17,6 +17,8 @@ pub(super) struct Services {
     board: Arc<Board>,
     /// Those that have ended or changed, with whoever is still being served by them.
     leaving: JoinSet<()>,
+    /// Those that have changed, with how long their clients have when the program stops.
+    replaced: Vec<(proxy::Stop, Duration)>,
 }
 
 /// What is another after a reload, by name.
@@ -30,20 +32,25 @@ pub(super) struct Changes {
 
 impl Services {
     pub(super) fn new(board: Arc<Board>) -> Services {
-        Services { board, leaving: JoinSet::new() }
+        Services { board, leaving: JoinSet::new(), replaced: Vec::new() }
     }
 
-    /// Has these run, and no others. Those that are as they were are not touched. Those that have changed take over the socket, so
-    /// that nobody who comes is turned away, and the old ones finish what they have begun.
+    /// Has these run, and no others. Those that are as they were are not touched. Those with other backends follow these, with all
+    /// their connections and sessions. Those that have changed otherwise take over the socket, so that nobody who comes is turned
+    /// away, and sessions of the old ones go on until they end. Those that are gone have their `drain_timeout`.
     ///
     /// # Errors
     /// When one of them cannot run; then everything stays as it was.
     pub(super) async fn change_to(&mut self, wanted: &[Layered<Service>]) -> Result<Changes, Failure> {
         let mut changes = Changes::default();
-        let mut begun = Vec::new();
+        let (mut begun, mut moved) = (Vec::new(), Vec::new());
         for Layered { value: service, origin } in wanted {
             match self.known(service) {
                 Known::Same => changes.kept += 1,
+                Known::Moved => {
+                    changes.changed.push(service.name.clone());
+                    moved.push((service, proxy::resolve(service)?));
+                }
                 Known::Changed => {
                     changes.changed.push(service.name.clone());
                     begun.push((service, self.listener(service, origin)?));
@@ -66,21 +73,31 @@ impl Services {
         };
         let started: Vec<Served> = ready.into_iter().map(open).collect();
         let names: BTreeSet<&str> = wanted.iter().map(|service| &*service.value.name).collect();
-        let old = {
+        let (removed, replaced) = {
             let mut state = self.board.lock();
+            for (service, resolve) in moved {
+                if let Some(served) = state.services.get_mut(&service.name) {
+                    served.running.resolve_with(resolve);
+                    served.service = service.clone();
+                }
+            }
             changes.removed = state.services.keys().filter(|name| !names.contains(&***name)).cloned().collect();
-            let mut old: Vec<Served> = changes.removed.iter().filter_map(|name| state.services.remove(name)).collect();
-            old.extend(started.into_iter().filter_map(|new| state.services.insert(new.service.name.clone(), new)));
-            old
+            let removed: Vec<Served> = changes.removed.iter().filter_map(|name| state.services.remove(name)).collect();
+            let replaced = started.into_iter().filter_map(|new| state.services.insert(new.service.name.clone(), new));
+            (removed, replaced.collect())
         };
-        self.end(old).await;
+        self.end(replaced, |_| None).await;
+        self.end(removed, |service| Some(service.drain_timeout)).await;
         Ok(changes)
     }
 
     /// Closes them all: nobody listens for them any more when it returns, and who is served has the time that each allows.
     pub(super) async fn close(&mut self) {
         let services = std::mem::take(&mut self.board.lock().services);
-        self.end(services.into_values().collect()).await;
+        for (stop, drain_timeout) in &self.replaced {
+            stop.by(Instant::now() + *drain_timeout);
+        }
+        self.end(services.into_values().collect(), |service| Some(service.drain_timeout)).await;
     }
 
     /// Waits until those that were closed have served whom they had let in.
@@ -90,16 +107,23 @@ impl Services {
         while self.leaving.join_next().await.is_some() {}
     }
 
-    /// Has these let nobody in any more; the rest is not waited for.
-    async fn end(&mut self, old: Vec<Served>) {
+    /// Has these let nobody in any more; the rest is not waited for. Clients have this much time, or until the program stops.
+    async fn end(&mut self, old: Vec<Served>, time: impl Fn(&Service) -> Option<Duration>) {
+        self.replaced.retain(|(stop, _)| !stop.is_over());
         while self.leaving.try_join_next().is_some() {}
         self.board.lock().leaving.extend(old.iter().map(|served| served.running.view().clone()));
-        let closing = old.into_iter().map(|Served { service, listener, running }| async move {
-            drop(listener);
-            let view = running.view().clone();
-            (view, running.close(Instant::now() + service.drain_timeout).await, service.name)
+        let closing = old.into_iter().map(|Served { service, listener, running }| {
+            let deadline = time(&service).map(|time| Instant::now() + time);
+            async move {
+                drop(listener);
+                let view = running.view().clone();
+                (view, running.close(deadline).await, service, deadline)
+            }
         });
-        for (view, leaving, name) in join_all(closing).await {
+        for (view, leaving, Service { name, drain_timeout, .. }, deadline) in join_all(closing).await {
+            if deadline.is_none() {
+                self.replaced.push((leaving.stop(), drain_timeout));
+            }
             let board = Arc::clone(&self.board);
             self.leaving.spawn(async move {
                 let cut = leaving.finish().await;
@@ -115,6 +139,7 @@ impl Services {
     fn known(&self, service: &Service) -> Known {
         match self.board.lock().services.get(&service.name) {
             Some(served) if served.service == *service => Known::Same,
+            Some(served) if served.service.can_become(service) => Known::Moved,
             Some(_) => Known::Changed,
             None => Known::Not,
         }
@@ -142,6 +167,8 @@ fn cloned(listener: &TcpListener) -> Result<TcpListener, Failure> {
 /// What is known of a service of this name.
 enum Known {
     Same,
+    /// It has other backends.
+    Moved,
     Changed,
     Not,
 }

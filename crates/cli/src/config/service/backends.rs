@@ -107,6 +107,15 @@ impl Backends {
         }
     }
 
+    /// Whether both are known by the same name, or neither by any.
+    pub(super) fn have_the_name_of(&self, other: &Backends) -> bool {
+        match (self, other) {
+            (Backends::Addresses(_), Backends::Addresses(_)) => true,
+            (Backends::Name(own), Backends::Name(other)) => own.domain == other.domain && own.port == other.port,
+            (Backends::Addresses(_), Backends::Name(_)) | (Backends::Name(_), Backends::Addresses(_)) => false,
+        }
+    }
+
     /// For people.
     pub(crate) fn summary(&self) -> String {
         match self {
