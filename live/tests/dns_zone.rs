@@ -31,6 +31,17 @@ fn addresses(resolution: &Resolution) -> Vec<String> {
     resolution.backends.iter().map(|backend| backend.to_string()).collect()
 }
 
+/// The first nameserver has the zone, but not the name.
+#[tokio::test]
+async fn nxdomain_of_one_nameserver_does_not_win_while_another_knows_the_name() {
+    let (without, knows) = (Knot::start("other A 192.0.2.9\n").await, Knot::start("a A 192.0.2.1\n").await);
+    let options = options(&without).nameservers([without.address(), knows.address()]);
+    let resolver = Resolver::start(Dns::new(&format!("a.{ZONE}"), options).unwrap()).unwrap();
+    let settled = |known: &Resolution| known.complete && known.state != ResolverState::Starting;
+    let known = timeout(ms(10_000), resolver.wait_until(settled)).await.expect("it answers").expect("it runs");
+    assert_eq!(addresses(&known), [format!("a.{ZONE} (192.0.2.1:80)")], "{:?}", known.last_error);
+}
+
 #[tokio::test]
 async fn srv_a_aaaa_and_cname_records_are_understood() {
     let knot = Knot::start(

@@ -695,6 +695,74 @@ async fn nameservers_that_disagree_are_asked_again() {
     running(&start("api.test", options([one.address(), two.address()])), &["10.0.0.1:80"]).await;
 }
 
+#[tokio::test]
+async fn one_nameserver_without_the_name_does_not_win_while_another_knows_it() {
+    for answer in [Answer::NXDOMAIN, Answer::NoData] {
+        let (without, nothing) = server().await;
+        let (knows, zone) = server().await;
+        nothing.answer_all(answer.clone());
+        zone.a("api.test", 0, ["10.0.0.1"]);
+        let resolver = start("api.test", options([without.address(), knows.address()]));
+        let known = running(&resolver, &["10.0.0.1:80"]).await;
+        assert!(known.last_error.is_none(), "{answer:?}: {:?}", known.last_error);
+        soon(knows.until(|server| server.questions().len() >= 4)).await;
+        assert_eq!(without.questions().len(), 1, "{answer:?}: the one that knows the name is asked first");
+    }
+}
+
+#[tokio::test]
+async fn nameserver_that_loses_the_name_changes_nothing_while_another_knows_it() {
+    let ((one, a), (two, b)) = (server().await, server().await);
+    for zone in [&a, &b] {
+        zone.srv("_s._tcp.api.test", 0, [(0, 0, 81, "node.test")]);
+        zone.a("node.test", 0, ["10.0.0.1"]);
+        zone.a("api.test", 0, ["10.0.0.9"]);
+    }
+    let resolver = start("_s._tcp.api.test", options([one.address(), two.address()]));
+    running(&resolver, &["10.0.0.1:81"]).await;
+    let mut changes = resolver.subscribe();
+    changes.mark_unchanged();
+    a.answer_all(Answer::NXDOMAIN);
+    two.clear();
+    soon(two.until(|server| server.questions().len() >= 8)).await;
+    assert_eq!(addresses(&resolver.resolution()), ["10.0.0.1:81"]);
+    assert!(!changes.has_changed().unwrap(), "{:?}", resolver.resolution());
+}
+
+#[tokio::test]
+async fn absence_is_believed_when_a_majority_of_the_responding_nameservers_agree() {
+    let ((one, a), (two, b), (three, c)) = (server().await, server().await, server().await);
+    for zone in [&a, &b, &c] {
+        zone.srv("_s._tcp.api.test", 0, [(0, 0, 81, "node.test")]);
+        zone.a("node.test", 0, ["10.0.0.1"]);
+        zone.a("api.test", 0, ["10.0.0.9"]);
+    }
+    let servers = [one.address(), two.address(), three.address()];
+    let resolver = start("_s._tcp.api.test", options(servers));
+    running(&resolver, &["10.0.0.1:81"]).await;
+    // One of three: the others fail, and may know it.
+    for zone in [&b, &c] {
+        zone.answer("_s._tcp.api.test", RecordType::SRV, Answer::SERVFAIL);
+    }
+    a.answer("_s._tcp.api.test", RecordType::SRV, Answer::NXDOMAIN);
+    let known = stale(&resolver).await;
+    assert_eq!(addresses(&known), ["10.0.0.1:81"]);
+    let error = known.last_error.unwrap().to_string();
+    assert!(error.contains("NXDOMAIN from") && error.contains("SERVFAIL from"), "{error}");
+    // Two of three.
+    b.answer("_s._tcp.api.test", RecordType::SRV, Answer::NXDOMAIN);
+    running(&resolver, &["10.0.0.9:80"]).await;
+}
+
+#[tokio::test]
+async fn silent_nameserver_does_not_keep_an_absence_from_being_believed() {
+    let ((one, a), (two, b)) = (server().await, server().await);
+    a.name("api.test");
+    b.answer_all(Answer::Silent);
+    let error = failed(&start("api.test", options([one.address(), two.address()]))).await;
+    assert_eq!(error, format!("cannot resolve `api.test`: A api.test: no A records from {}", one.address()));
+}
+
 // Time.
 
 #[tokio::test]

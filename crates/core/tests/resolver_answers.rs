@@ -240,6 +240,19 @@ fn aaaa_notimp() {
     one_family_goes(AAAA, A, NOTIMP, 60);
 }
 
+/// That it has no records shows that the nameservers answer AAAA.
+#[test]
+fn aaaa_that_fails_after_no_data_is_asked_again_within_a_minute() {
+    for nothing in [nodata(Some(500)), nxdomain(Some(500))] {
+        let mut stage = Stage::new(options());
+        stage.answer(A, addresses(&["10.0.0.1"], 86_000));
+        stage.answer(AAAA, nothing);
+        assert_eq!(stage.next_ask(AAAA), secs(500));
+        stage.answer(AAAA, REFUSED);
+        assert_eq!(stage.next_ask(AAAA), secs(60));
+    }
+}
+
 /// AAAA out of attempts, by `fail`.
 fn aaaa_fails(fail: fn(&mut Stage)) {
     // Beside an A that works.

@@ -3,7 +3,7 @@
 use super::bootstrap::{Bootstrap, finder};
 use super::error::{BootstrapError, DnsError, LookupError, Reason};
 use super::lookup::{Ended, Way, lookup};
-use super::nameservers::Preferred;
+use super::nameservers::Preference;
 use super::options::Nameservers;
 use super::sight::Sight;
 use super::system::{Configuration, Files, has_ipv6};
@@ -15,7 +15,6 @@ use carom_core::resolver::{Action, Answer, AskId, Kind, Machine, Question, State
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tracing::Instrument;
@@ -33,7 +32,7 @@ pub(super) struct Driver {
     absolute: bool,
     ipv6: Ipv6,
     way: Option<(Arc<Way>, Instant)>,
-    preferred: Arc<Preferred>,
+    preference: Arc<Preference>,
     asking: JoinSet<(AskId, Question, Ended)>,
     by_ask: HashMap<AskId, (AbortHandle, Question)>,
 }
@@ -75,11 +74,6 @@ impl Driver {
         };
         let sight = Sight::new(machine);
         publisher.notes().asks(Arc::clone(&sight) as _);
-        let preferred = Arc::new(match servers {
-            // Those that were found come first, however quick the system's are.
-            Servers::Own => Preferred::First,
-            Servers::System | Servers::Given(_) | Servers::Named(_) => Preferred::Last(AtomicUsize::new(0)),
-        });
         let driver = Driver {
             sight,
             publisher,
@@ -90,7 +84,7 @@ impl Driver {
             absolute,
             ipv6,
             way: None,
-            preferred,
+            preference: Arc::default(),
             asking: JoinSet::new(),
             by_ask: HashMap::new(),
         };
@@ -232,7 +226,7 @@ impl Driver {
         }
         self.sight.lock().nameservers = configuration.nameservers.as_slice().into();
         let hosts = self.files.hosts.as_path().into();
-        let way = Arc::new(Way { configuration, preferred: Arc::clone(&self.preferred), hosts });
+        let way = Arc::new(Way { configuration, preference: Arc::clone(&self.preference), hosts });
         self.way = Some((Arc::clone(&way), now + SYSTEM_TTL));
         way
     }

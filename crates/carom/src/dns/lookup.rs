@@ -2,7 +2,7 @@
 
 use super::error::{LookupError, Reason};
 use super::interpret::{Said, readable};
-use super::nameservers::{Preferred, ask_any};
+use super::nameservers::{Preference, ask_any};
 use super::system::{Configuration, in_hosts};
 use carom_core::resolver::{Answer, Kind, Question};
 use hickory_proto::rr::Name;
@@ -21,7 +21,7 @@ const HOSTS_TTL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Way {
     pub(super) configuration: Configuration,
-    pub(super) preferred: Arc<Preferred>,
+    pub(super) preference: Arc<Preference>,
     pub(super) hosts: Arc<Path>,
 }
 
@@ -112,7 +112,7 @@ impl Asking<'_> {
         let Configuration { nameservers, .. } = &self.way.configuration;
         let mut reason = Reason::NoNameservers;
         for _ in 0..MOST_ALIASES {
-            let asked = ask_any(nameservers, &self.way.preferred, &name, self.kind, self.deadline).await;
+            let asked = ask_any(nameservers, &self.way.preference, &name, self.kind, self.deadline).await;
             match asked {
                 Ok((server, Said::Answer(answer))) => return self.answered(server, at_most(answer, least)),
                 Ok((server, Said::Alias(alias, ttl))) => {

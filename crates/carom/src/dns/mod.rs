@@ -20,8 +20,11 @@
 //! again when its TTL is over, and a set of backends is never emptied by trouble: the last good one stays, as stale. The rules in
 //! full, with what every answer code leads to, are those of [`carom_core::resolver`].
 //!
-//! Questions go over UDP with EDNS0, and over TCP when the answer does not fit. The nameserver that answered last is asked first,
-//! the next one when it fails or after 300 ms, sooner when time is short. `/etc/hosts` is looked at before addresses are asked for.
+//! Questions go over UDP with EDNS0, and over TCP when the answer does not fit. The first configured nameserver that
+//! works is asked first, the next one when it fails or after 300 ms, sooner when time is short. One that failed, or did not know a
+//! name that another knows, is asked after the others for 30 s. A nameserver that says NXDOMAIN or NODATA does not decide alone:
+//! the others are asked too, and records win. NXDOMAIN is believed when a majority of the nameservers that respond within a second
+//! agree. `/etc/hosts` is looked at before addresses are asked for.
 
 mod bootstrap;
 mod driver;

@@ -1,13 +1,14 @@
-//! One question to several nameservers: the one that answered last first, the others when it fails or takes long.
+//! One question to several nameservers: the first configured one that works first, the others when it fails, takes long or
+//! does not know the name.
 
 use super::error::Reason;
 use super::exchange::{Rejected, ask};
 use super::interpret::Said;
-use carom_core::resolver::Kind;
+use carom_core::resolver::{Answer, Kind};
 use hickory_proto::rr::{Name, RecordType};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -15,36 +16,62 @@ use tokio::time::{Instant, sleep_until};
 /// How long a nameserver is asked alone before the next is asked as well; less when time is too short for all of them.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-/// Which nameserver is asked first.
-#[derive(Debug)]
-pub(super) enum Preferred {
-    /// The first of the list.
-    First,
-    /// The one that answered last: an index into whatever list there is.
-    Last(AtomicUsize),
+/// How long the others have to contradict a nameserver that does not know the name.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long a nameserver that failed is asked after the others.
+const RETRY: Duration = Duration::from_secs(30);
+/// The code of a nameserver that could not find out.
+const SERVFAIL: u16 = 2;
+/// The code of a nameserver that does not know the name.
+const NXDOMAIN: u16 = 3;
+
+/// Which nameservers failed lately. The first configured one that works is asked first; failed ones are retried.
+#[derive(Debug, Default)]
+pub(super) struct Preference {
+    failed: Mutex<BTreeMap<SocketAddr, Instant>>,
 }
 
-impl Preferred {
-    fn index(&self, count: usize) -> usize {
-        match self {
-            Preferred::First => 0,
-            Preferred::Last(index) => index.load(Ordering::Relaxed) % count,
-        }
+impl Preference {
+    /// The nameservers in the order to ask them, by index, and whether each failed lately.
+    fn order(&self, servers: &[SocketAddr], now: Instant) -> Vec<(usize, bool)> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.retain(|_, since| now < *since + RETRY);
+        let mut order: Vec<_> = (0..).zip(servers).map(|(i, server)| (i, failed.contains_key(server))).collect();
+        order.sort_by_key(|(_, failed)| *failed);
+        order
     }
 
-    fn answered(&self, i: usize) {
-        match self {
-            Preferred::First => {}
-            Preferred::Last(index) => index.store(i, Ordering::Relaxed),
-        }
+    fn worked(&self, server: SocketAddr) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(&server);
+    }
+
+    fn failed(&self, server: SocketAddr, now: Instant) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(server, now);
     }
 }
 
-/// Asks until one of them gives an answer: records, or that there are none. What the others said is among the reasons when
-/// none does, with one reason each.
+/// A question to one nameserver.
+struct Pending {
+    rejected: Rejected,
+    since: Instant,
+    /// When the next nameserver is asked as well.
+    overtaken_at: Instant,
+    failed_lately: bool,
+}
+
+/// A nameserver's answer that there are no such records.
+struct Absence {
+    server: SocketAddr,
+    /// NODATA, not NXDOMAIN.
+    exists: bool,
+    ttl: Option<Duration>,
+}
+
+/// Asks until one of them has records. That there are none is concluded when all have answered or had their time: see
+/// [`conclude`]. If there is no answer, there is a reason for each nameserver.
 pub(super) async fn ask_any(
     servers: &[SocketAddr],
-    preferred: &Preferred,
+    preference: &Preference,
     name: &Name,
     kind: Kind,
     deadline: Instant,
@@ -52,57 +79,95 @@ pub(super) async fn ask_any(
     if servers.is_empty() {
         return Err(vec![Reason::NoNameservers]);
     }
-    let first = preferred.index(servers.len());
-    let mut waiting = (first..servers.len()).chain(0..first);
+    let mut waiting = preference.order(servers, Instant::now()).into_iter();
     // Dropped, it ends them all.
     let mut asking = JoinSet::new();
-    let mut under_way: BTreeMap<usize, (Rejected, Instant)> = BTreeMap::new();
-    let mut reasons = Vec::new();
-    let mut next_at = Instant::now();
+    let mut under_way: BTreeMap<usize, Pending> = BTreeMap::new();
+    let (mut reasons, mut absences) = (Vec::new(), Vec::new());
+    let (mut next_at, mut absent_since) = (Instant::now(), None);
     loop {
-        if next_at <= Instant::now() || under_way.is_empty() {
-            match waiting.next() {
-                Some(i) => {
-                    let (server, name, rejected) = (servers[i], name.clone(), Rejected::default());
-                    under_way.insert(i, (rejected.clone(), Instant::now()));
-                    asking.spawn(async move { (i, ask(server, &name, record_type(kind), &rejected).await) });
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    next_at = Instant::now() + HEAD_START.min(left / (waiting.clone().count() as u32 + 1));
-                }
-                None if under_way.is_empty() => return Err(reasons),
-                None => next_at = deadline,
+        // All at once when one of them does not know the name: another has to say so, or that it does.
+        while next_at <= Instant::now() || under_way.is_empty() || absent_since.is_some() {
+            let Some((i, failed_lately)) = waiting.next() else {
+                next_at = deadline;
+                break;
+            };
+            let (server, name, rejected) = (servers[i], name.clone(), Rejected::default());
+            let since = Instant::now();
+            let left = deadline.saturating_duration_since(since);
+            next_at = since + HEAD_START.min(left / (waiting.len() as u32 + 1));
+            under_way.insert(i, Pending { rejected: rejected.clone(), since, overtaken_at: next_at, failed_lately });
+            asking.spawn(async move { (i, ask(server, &name, record_type(kind), &rejected).await) });
+        }
+        let concluded_at = absent_since.map(|since: Instant| {
+            let all_failed_lately = under_way.values().all(|pending| pending.failed_lately);
+            since + if all_failed_lately { HEAD_START } else { GRACE }
+        });
+        let give_up_at = concluded_at.map_or(deadline, |at| at.min(deadline));
+        if under_way.is_empty() || Instant::now() >= give_up_at {
+            for (i, pending) in under_way {
+                preference.failed(servers[i], Instant::now());
+                reasons.push(out_of_time(servers[i], &pending));
             }
+            return conclude(absences, reasons);
         }
         tokio::select! {
             Some(ended) = asking.join_next() => {
                 // Nothing here aborts one, and one that panics is as good as silent.
                 let Ok((i, response)) = ended else { continue };
                 under_way.remove(&i);
-                let server = servers[i];
+                let (server, now) = (servers[i], Instant::now());
                 match response.map(|response| response.says(name, kind)) {
-                    Ok(Said::Code(code)) => reasons.push(Reason::Code { server, code }),
+                    Ok(Said::Code(code)) => {
+                        preference.failed(server, now);
+                        reasons.push(Reason::Code { server, code });
+                    }
+                    Ok(Said::Answer(Answer::Nothing { exists, ttl })) => {
+                        preference.worked(server);
+                        absences.push(Absence { server, exists, ttl });
+                        absent_since.get_or_insert(now);
+                    }
                     Ok(said) => {
-                        preferred.answered(i);
+                        preference.worked(server);
+                        let overtaken = under_way.iter().filter(|(_, pending)| pending.overtaken_at <= now);
+                        let wrong = absences.iter().map(|absence| absence.server);
+                        for server in overtaken.map(|(i, _)| servers[*i]).chain(wrong) {
+                            preference.failed(server, now);
+                        }
                         return Ok((server, said));
                     }
-                    Err(reason) => reasons.push(reason),
+                    Err(reason) => {
+                        preference.failed(server, now);
+                        reasons.push(reason);
+                    }
                 }
-                next_at = Instant::now();
+                next_at = now;
             }
-            () = sleep_until(next_at.min(deadline)) => {
-                if Instant::now() >= deadline {
-                    reasons.extend(under_way.into_iter().map(|(i, asked)| out_of_time(servers[i], &asked)));
-                    return Err(reasons);
-                }
-            }
+            () = sleep_until(next_at.min(give_up_at)) => {}
         }
     }
 }
 
-fn out_of_time(server: SocketAddr, (rejected, since): &(Rejected, Instant)) -> Reason {
-    match rejected.take() {
+/// No nameserver has records. One that says NODATA knows the name, and is believed. NXDOMAIN is believed if a majority of those
+/// that responded agree; one that responded with SERVFAIL may know the name.
+fn conclude(absences: Vec<Absence>, mut reasons: Vec<Reason>) -> Result<(SocketAddr, Said), Vec<Reason>> {
+    let failed = reasons.iter().filter(|reason| matches!(reason, Reason::Code { code: SERVFAIL, .. })).count();
+    let exists = absences.iter().any(|absence| absence.exists);
+    if exists || absences.len() > failed {
+        let mut agreeing = absences.iter().filter(|absence| absence.exists == exists);
+        if let Some(&Absence { server, ttl, .. }) = agreeing.next() {
+            let ttl = agreeing.filter_map(|absence| absence.ttl).chain(ttl).min();
+            return Ok((server, Said::Answer(Answer::Nothing { exists, ttl })));
+        }
+    }
+    reasons.extend(absences.into_iter().map(|Absence { server, .. }| Reason::Code { server, code: NXDOMAIN }));
+    Err(reasons)
+}
+
+fn out_of_time(server: SocketAddr, pending: &Pending) -> Reason {
+    match pending.rejected.take() {
         Some(problem) => Reason::Unreadable { server, problem },
-        None => Reason::TimedOut { server, within: round(since.elapsed()) },
+        None => Reason::TimedOut { server, within: round(pending.since.elapsed()) },
     }
 }
 
@@ -116,5 +181,52 @@ fn record_type(kind: Kind) -> RecordType {
         Kind::Srv => RecordType::SRV,
         Kind::Aaaa => RecordType::AAAA,
         Kind::A => RecordType::A,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers() -> [SocketAddr; 3] {
+        [1, 2, 3].map(|last| SocketAddr::from(([10, 0, 0, last], 53)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_configured_nameserver_that_works_is_preferred_and_failed_ones_are_retried() {
+        let (preference, servers) = (Preference::default(), servers());
+        let order = || preference.order(&servers, Instant::now()).into_iter().map(|(i, _)| i).collect::<Vec<_>>();
+        assert_eq!(order(), [0, 1, 2]);
+        preference.failed(servers[0], Instant::now());
+        assert_eq!(order(), [1, 2, 0]);
+        tokio::time::advance(RETRY / 2).await;
+        preference.failed(servers[1], Instant::now());
+        assert_eq!(order(), [2, 0, 1]);
+        tokio::time::advance(RETRY / 2).await;
+        assert_eq!(order(), [0, 2, 1], "the first is asked first again");
+        preference.worked(servers[1]);
+        assert_eq!(order(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn absence_needs_a_majority_of_the_responses_unless_the_name_exists() {
+        let concluded = |exists: &[bool], codes: &[u16]| {
+            let absence = |(server, exists)| Absence { server, exists, ttl: Some(Duration::from_secs(9)) };
+            let absences = servers().into_iter().zip(exists.iter().copied()).map(absence).collect();
+            let reason = |(server, code)| Reason::Code { server, code };
+            let reasons = servers().into_iter().zip(codes.iter().copied()).map(reason).collect();
+            match conclude(absences, reasons) {
+                Ok((_, Said::Answer(Answer::Nothing { exists, .. }))) => Some(exists),
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => None,
+            }
+        };
+        assert_eq!(concluded(&[false], &[]), Some(false));
+        assert_eq!(concluded(&[false], &[2]), None);
+        assert_eq!(concluded(&[false, false], &[2]), Some(false));
+        assert_eq!(concluded(&[false, false], &[2, 2]), None);
+        assert_eq!(concluded(&[false], &[5, 4]), Some(false), "REFUSED and NOTIMP say nothing of the name");
+        assert_eq!(concluded(&[false, true], &[2]), Some(true), "the name exists");
+        assert_eq!(concluded(&[], &[2, 5]), None);
     }
 }

@@ -17,7 +17,7 @@ const NOT_IMPLEMENTED: Duration = Duration::from_secs(3600);
 const SRV_NEVER_WORKED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(900));
 /// How soon addresses in trouble are asked for again, at the latest.
 const STALE: Duration = Duration::from_secs(60);
-/// How soon AAAA that never worked is asked for again where A does.
+/// How soon AAAA that was never answered is asked for again where A is.
 const AAAA_NEVER_WORKED: Duration = Duration::from_secs(3600);
 
 impl Machine {
@@ -139,7 +139,14 @@ impl Machine {
         let host = &self.hosts[&lookup.question.name];
         let again = match (&lookup.found, lookup.ttl) {
             (Some(_), Some(ttl)) => ttl.min(STALE),
-            _ if id == host.aaaa && !self.lookups[&host.a].addresses().is_empty() => AAAA_NEVER_WORKED,
+            // Where A works, AAAA is not urgent.
+            _ if id == host.aaaa && !self.lookups[&host.a].addresses().is_empty() => {
+                if lookup.answered {
+                    STALE
+                } else {
+                    AAAA_NEVER_WORKED
+                }
+            }
             _ => self.policy(lookup.question.kind).longest_delay(),
         };
         self.rest(now, id, again);

@@ -66,6 +66,8 @@ pub(super) struct Lookup {
     pub(super) found: Option<Found>,
     /// How long the last good answer was good for; there has been one if it is known.
     pub(super) ttl: Option<Duration>,
+    /// The question was answered at least once, perhaps that there are no records.
+    pub(super) answered: bool,
     /// Since when what was found is not backed by the latest outcome.
     pub(super) stale_since: Option<Instant>,
     /// Its last attempt failed.
@@ -86,6 +88,7 @@ impl Lookup {
             outcome: Outcome::Unknown,
             found: None,
             ttl: None,
+            answered: false,
             stale_since: None,
             faltered: false,
             tried: false,
@@ -126,6 +129,7 @@ impl Lookup {
         self.found = Some(found);
         self.ttl = Some(ttl);
         self.outcome = Outcome::Good;
+        self.answered = true;
         self.faltered = false;
         self.stale_since = None;
         news
@@ -134,6 +138,7 @@ impl Lookup {
     /// It ended otherwise; what was found before stays, as stale.
     pub(super) fn disappoint(&mut self, now: Instant, outcome: Outcome) {
         self.outcome = outcome;
+        self.answered |= matches!(outcome, Outcome::Nothing { .. });
         self.faltered = outcome == Outcome::Trouble;
         if self.found.is_some() {
             self.stale_since.get_or_insert(now);
@@ -145,6 +150,7 @@ impl Lookup {
         let news = self.found.is_some() || self.outcome != Outcome::Unknown;
         self.forget();
         self.ttl = None;
+        self.answered = false;
         self.outcome = Outcome::Unknown;
         self.faltered = false;
         news
