@@ -1,5 +1,6 @@
 //! How the program fails: what it says, and what it exits with.
 
+use crate::output::{printable, printable_lines};
 use carom::resolver::InputError;
 use std::error::Error;
 use std::fmt::Write as _;
@@ -49,7 +50,7 @@ impl From<InputError> for Failure {
     }
 }
 
-/// An error and all that led to it, in a line.
+/// An error and all that led to it, in a line. Control characters are escaped: errors quote network data.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -61,10 +62,10 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    printable(&text)
 }
 
-/// A line on stderr. There is nobody to tell when it cannot be written.
+/// A line on stderr, without control characters. There is nobody to tell when it cannot be written.
 pub(crate) fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(&line.to_string()));
 }

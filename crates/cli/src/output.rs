@@ -5,6 +5,7 @@ use crate::timestamp::Timestamp;
 use carom::Backend;
 use carom::resolver::{BackendKey, Detail, Resolution, Via};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -123,15 +124,20 @@ impl Object<'_> {
 }
 
 fn add_json(text: &mut String, object: &impl Serialize) -> io::Result<()> {
-    *text += &serde_json::to_string(object)?;
+    *text += &printable_json(&serde_json::to_string(object)?);
     text.push('\n');
     Ok(())
 }
 
-/// All at once, so that lines stay whole and whoever reads has them now.
+/// A JSON value in a line. JSON itself escapes C0 controls alone; here all are escaped that [`printable`] escapes.
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
+    printable_json(&value.to_string()) + "\n"
+}
+
+/// Writes lines to stdout and flushes, so that lines stay whole. Control characters are escaped; see [`printable_lines`].
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(printable_lines(text).as_bytes())?;
     stdout.flush()
 }
 
@@ -171,6 +177,19 @@ pub(crate) fn object(backend: &Backend) -> serde_json::Value {
 /// What others say, which could be anything, without what a terminal would obey.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| if is_obeyed(c) { c.escape_debug().collect() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
+/// The same for a text of several lines: `\n` and `\t` are kept.
+///
+/// This is the last step of everything that goes to stdout or stderr as text. Network data in a line is escaped by [`printable`]
+/// before it gets here, so that it cannot begin a line of its own.
+pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
+    let is_kept = |c: char| matches!(c, '\n' | '\t');
+    if text.chars().all(|c| is_kept(c) || !is_obeyed(c)) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if is_kept(c) { c.to_string() } else { printable(c.encode_utf8(&mut [0; 4])) };
     text.chars().map(shown).collect()
 }
 
@@ -217,6 +236,20 @@ mod tests {
     fn what_a_terminal_would_obey_is_shown_instead() {
         assert_eq!(printable("no\u{1b}[2J \"way\"\n"), "no\\u{1b}[2J \"way\"\\n");
         assert_eq!(printable("\u{202e}NIBS \u{9b}\u{7f}é"), "\\u{202e}NIBS \\u{9b}\\u{7f}é");
+    }
+
+    #[test]
+    fn control_characters_in_lines_are_escaped_and_line_ends_are_kept() {
+        assert!(matches!(printable_lines("one\n\ttwo é\n"), Cow::Borrowed("one\n\ttwo é\n")));
+        assert_eq!(printable_lines("one\r\n\u{1b}[2J\u{9b}\u{200f}\n"), "one\\r\n\\u{1b}[2J\\u{9b}\\u{200f}\n");
+    }
+
+    #[test]
+    fn json_in_a_line_has_no_control_characters() {
+        let value = serde_json::json!({"name": "a\u{1b}\u{7f}\u{9b}\u{202e}\n"});
+        let line = json_line(&value);
+        assert_eq!(line, "{\"name\":\"a\\u001b\\u007f\\u009b\\u202e\\n\"}\n");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
     }
 
     #[test]

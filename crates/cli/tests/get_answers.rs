@@ -206,3 +206,19 @@ async fn a_reader_that_is_gone_is_no_failure() {
     let ran = run(command(["get", "-q", &server.url("/bytes/1000000")]).stdout(writer).stderr(Stdio::piped())).await;
     assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
 }
+
+#[tokio::test]
+async fn control_characters_in_headers_are_escaped_everywhere() {
+    let server = Server::start("alone").await.unwrap();
+    // C1 controls and an override of the direction, as UTF-8: HTTP allows both.
+    let answer = "HTTP/1.1 302 Found\r\nlocation: /\u{9b}2J\u{202e}\r\ncontent-length: 3\r\n\r\n\u{1b}ok";
+    server.script(Script::new().request().say(answer).again());
+    let ran = get(&["-i", &server.url("/")]).await;
+    let (head, body) = ran.stdout.split_once("\n\n").unwrap();
+    assert!(head.contains("location: /\\u{9b}2J\\u{202e}"), "{ran:?}");
+    assert!(ran.stderr.contains("redirected to /\\u{9b}2J\\u{202e}"), "{ran:?}");
+    assert_eq!(body, "\u{1b}ok", "the body is written as it is");
+    let ran = get(&["--json", &server.url("/")]).await;
+    assert!(ran.stdout.contains(r#"/\u009b2J\u202e"#) && !ran.stdout.contains('\u{9b}'), "{ran:?}");
+    assert!(lines_of(&ran)[0]["headers"].to_string().contains("/\u{9b}2J\u{202e}"), "{ran:?}");
+}

@@ -50,6 +50,28 @@ async fn a_nameserver_that_refuses_fails_or_is_silent() {
 }
 
 #[tokio::test]
+async fn control_characters_of_a_malformed_label_are_escaped() {
+    let server = DnsServer::start().await.unwrap();
+    // Decoded from Punycode this is `ESC ]0;pwned` and an umlaut.
+    let label = b"xn--\x1b]0;pwned-y9a";
+    server.zone().a("db.test", 60, ["10.0.0.1"]);
+    server.zone().answer("db.test", RecordType::A, Answer::with_edns_name(label));
+    let ran = resolve(&server, &["-t", "200ms", "db.test"]).await;
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+    assert!(ran.stderr.contains("unreadable answer") && ran.stderr.contains("\\u{1b}]0;pwned"), "{ran:?}");
+    assert!(ran.stderr.chars().all(|c| c == '\n' || !c.is_control()), "{ran:?}");
+
+    // The same while some questions are answered, and in the log.
+    server.zone().srv("_http._tcp.db.test", 60, [(0, 10, 80, "db.test"), (0, 10, 80, "up.test")]);
+    server.zone().a("up.test", 60, ["10.0.0.2"]);
+    let at = server.address().to_string();
+    let mut logged = command(["resolve", "-r", &at, "-t", "200ms", "db.test"]);
+    let ran = run(logged.env("CAROM_LOG", "trace").stdout(Stdio::piped()).stderr(Stdio::piped())).await;
+    assert!(ran.stdout.starts_with("10.0.0.2 ") && ran.stderr.contains("warning: some questions failed"), "{ran:?}");
+    assert!(ran.stderr.chars().all(|c| c == '\n' || !c.is_control()), "{ran:?}");
+}
+
+#[tokio::test]
 async fn a_nameserver_that_is_not_there() {
     let mut server = DnsServer::start().await.unwrap();
     server.stop().await;

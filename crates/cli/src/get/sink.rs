@@ -80,18 +80,14 @@ impl Sink {
     }
 }
 
-/// The status and the headers, and an empty line. On a terminal without what it would obey.
+/// The status and the headers, and an empty line. Control characters in values are escaped, whatever stdout is.
 pub(super) fn print_head(response: &Response<Body>) -> io::Result<()> {
     let status = response.status();
     let mut head = format!("{} {status}\n", crate::target::protocol(response.version())).into_bytes();
     for (name, value) in response.headers() {
         head.extend_from_slice(name.as_str().as_bytes());
         head.extend_from_slice(b": ");
-        if io::stdout().is_terminal() {
-            head.extend_from_slice(printable(&String::from_utf8_lossy(value.as_bytes())).as_bytes());
-        } else {
-            head.extend_from_slice(value.as_bytes());
-        }
+        head.extend_from_slice(printable(&String::from_utf8_lossy(value.as_bytes())).as_bytes());
         head.push(b'\n');
     }
     head.push(b'\n');

@@ -73,7 +73,7 @@ impl Summary {
             "body_bytes": self.body_bytes,
             "timings": Value::Object(timings.collect()),
         });
-        format!("{object}\n")
+        output::json_line(&object)
     }
 
     /// In the order in which they are taken. Some may have been taken before, for others.
@@ -95,7 +95,7 @@ impl Summary {
 pub(super) fn json_of(trouble: &Trouble, target: &Target) -> String {
     let error = json!({"step": trouble.step, "message": trouble.message});
     let object = json!({"url": target.uri.to_string(), "method": target.method.as_str(), "error": error});
-    format!("{object}\n")
+    output::json_line(&object)
 }
 
 /// Puts a comma between them, and ends a line before the one that does not fit.

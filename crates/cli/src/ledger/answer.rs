@@ -3,7 +3,7 @@
 use super::status::Status;
 use crate::args::LedgerName;
 use crate::failure::Failure;
-use crate::output::printable;
+use crate::output::{json_line, printable, printable_json};
 use carom_indy::Reply;
 use carom_indy::ledger::merkle::Head;
 use serde_json::{Value, json};
@@ -75,7 +75,25 @@ pub(super) fn reply(reply: Reply, layout: Layout) -> Result<String, Failure> {
 /// A value, indented for people.
 fn line(value: &Value, layout: Layout) -> String {
     match layout {
-        Layout::People => format!("{value:#}\n"),
-        Layout::Pipe | Layout::Json => format!("{value}\n"),
+        // No string of it has a line end.
+        Layout::People => format!("{value:#}").lines().map(|line| printable_json(line) + "\n").collect(),
+        Layout::Pipe | Layout::Json => json_line(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_ledger_are_escaped_in_every_layout() {
+        let value = json!({"data": {"alias": "\u{9b}2J\u{202e}"}});
+        for layout in [Layout::People, Layout::Pipe, Layout::Json] {
+            let text = line(&value, layout);
+            assert!(text.contains("\\u009b2J\\u202e"), "{text}");
+            assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        }
+        assert_eq!(line(&value, Layout::People).lines().count(), 5);
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn line(report: &Report) -> String {
         "backends": backends.collect::<Vec<_>>(),
         "other_backends": tally.other_backends,
     });
-    format!("{report}\n")
+    output::json_line(&report)
 }
 
 /// `null` where nothing was answered.

@@ -1,6 +1,7 @@
 //! Trouble, in a line for people: what was asked, of whom, and what came back.
 
 use crate::failure::with_causes;
+use crate::output::printable;
 use carom::dns::DnsError;
 use std::error::Error;
 
@@ -13,7 +14,7 @@ pub(super) fn cannot_resolve(input: &str, causes: Option<&str>) -> String {
 pub(super) fn describe(error: &(dyn Error + Send + Sync + 'static)) -> String {
     if let Some(error) = error.downcast_ref::<DnsError>() {
         let causes: Vec<_> = error.causes().iter().map(ToString::to_string).collect();
-        return causes.join("; ");
+        return printable(&causes.join("; "));
     }
     with_causes(error)
 }

@@ -6,7 +6,7 @@ use super::request::Request;
 use super::table::Table;
 use crate::args::ModeName;
 use crate::failure::say;
-use crate::output::printable_json;
+use crate::output::{printable_json, printable_lines};
 use crate::timestamp::Timestamp;
 use std::collections::HashMap;
 use std::env;
@@ -77,7 +77,9 @@ impl Display {
     /// Something other than a tick: in the table, or on stderr.
     pub(super) fn tell(&mut self, news: impl Shown) {
         match &mut self.layout {
-            Layout::Table(table) if io::stderr().is_terminal() => table.tell(news.to_string()),
+            Layout::Table(table) if io::stderr().is_terminal() => {
+                table.tell(printable_lines(&news.to_string()).into_owned());
+            }
             Layout::Json | Layout::Lines { .. } | Layout::Table(_) => say(news),
         }
     }

@@ -165,7 +165,7 @@ impl Line {
 }
 
 fn failed(error: tungstenite::Error) -> Lost {
-    Lost::Failed(error.to_string())
+    Lost::Failed(printable(&error.to_string()))
 }
 
 fn goodbye(frame: Option<CloseFrame>) -> String {
@@ -202,7 +202,7 @@ fn handshake(error: tungstenite::Error, request: &Request) -> Lost {
         {
             return Lost::Failed(format!("{error}; if it speaks TLS, it is perhaps wss://"));
         }
-        error => return Lost::Failed(error.to_string()),
+        error => return Lost::Failed(printable(&error.to_string())),
     };
     let body = response.body().as_deref().map(String::from_utf8_lossy).unwrap_or_default();
     let said: String = printable(body.trim()).chars().take(200).collect();

@@ -1,6 +1,8 @@
 //! What a server does with one question, instead of answering from its records.
 
 use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::OPT;
+use hickory_proto::rr::{Name, RData, Record};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +85,15 @@ impl Answer {
     /// What the records say, changed by this function, which runs while the records are locked: it must not touch the zone.
     pub fn edited(edit: impl Fn(&mut Message) + Send + Sync + 'static) -> Answer {
         Answer::Edited(Edit(Arc::new(edit)))
+    }
+
+    /// What the records say, with an EDNS record whose name is this label and not the root. Such a message cannot be read.
+    pub fn with_edns_name(label: &[u8]) -> Answer {
+        let name = Name::from_labels([label]).expect("a label of at most 63 bytes");
+        Answer::edited(move |message| {
+            let edns = RData::OPT(OPT::new(Vec::new()));
+            message.additionals.push(Record::from_rdata(name.clone(), 0, edns));
+        })
     }
 }
 
