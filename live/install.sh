@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `make live` needs and this machine lacks: redis-server, PostgreSQL, Knot DNS, nginx, nats-server, Prometheus, wrk, curl,
-# Chromium and Python with apt-get, the Python clients of Pulsar, Indy, ZeroMQ, WebSocket and OpenAlgo with pip, in virtual environments below
+# Chromium and Python with apt-get, the Python clients of Pulsar, Indy, ZeroMQ, WebSocket, gRPC and OpenAlgo with pip, in virtual environments below
 # target/, and kang with npm, there too. The second generation of OpenAlgo's wants Python 3.12, and kang wants Node.js: they are left out
 # where there is none. Apache Pulsar is downloaded with Maven and unpacked below target/; it is left out where Java 17 or Maven is missing,
 # or the download fails.
@@ -55,7 +55,7 @@ newer_python() {
 }
 
 install_clients() {
-    provide python3 live-venv pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0 websockets==17.4
+    provide python3 live-venv pulsar-client==3.13.0 indy-vdr==0.4.2 pyzmq==27.3.0 websockets==17.4 grpcio==1.85.1
     provide python3 live-openalgo-1 openalgo==1.0.47
     # What is left out is noted for the tests, which would not do without it otherwise.
     local newer left_out="$target/live-openalgo-2-left-out"

@@ -63,6 +63,29 @@ async fn whom_a_request_is_for_is_told_once_and_a_host_of_its_own_counts() {
 }
 
 #[tokio::test]
+async fn te_trailers_is_sent_though_connection_names_it() {
+    let [server] = servers().await;
+    let origin = origin([&server]);
+    for (te, connection) in [("trailers", None), ("trailers", Some("te")), ("gzip, trailers", Some("TE, close"))] {
+        let mut request = get("/orders");
+        request.headers_mut().insert("te", te.parse().unwrap());
+        if let Some(options) = connection {
+            request.headers_mut().insert("connection", options.parse().unwrap());
+        }
+        asked(&origin, request).await;
+    }
+    let mut other = get("/orders");
+    other.headers_mut().insert("te", "gzip".parse().unwrap());
+    other.headers_mut().insert("x-own", "1".parse().unwrap());
+    other.headers_mut().insert("connection", "te, x-own".parse().unwrap());
+    asked(&origin, other).await;
+    let seen = server.seen();
+    let te: Vec<_> = seen.iter().map(|seen| seen.header("te")).collect();
+    assert_eq!(te, [Some("trailers"), Some("trailers"), Some("trailers"), None]);
+    assert!(seen.iter().all(|seen| seen.header("connection").is_none() && seen.header("x-own").is_none()));
+}
+
+#[tokio::test]
 async fn a_response_says_how_it_came_about() {
     let [server] = servers().await;
     let origin = origin([&server]);

@@ -195,6 +195,26 @@ async fn what_frames_a_request_cannot_be_removed_by_connection() {
 }
 
 #[tokio::test]
+async fn te_trailers_reaches_http_2_nodes_and_no_other_te_does() {
+    let node = node().await;
+    let proxy = Proxy::http("http-te", &[node.address()], "http2 = \"only\"").await;
+    let agent = Agent::builder().protocol(Protocol::Http2).build().unwrap();
+    let request = Request::get(format!("http://{}/trailers", proxy.address)).header("te", "trailers");
+    let response = timeout(PATIENCE, agent.request(request.body(Body::empty()).unwrap())).await.expect("a response");
+    let whole = response.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(whole.trailers().map(|trailers| &trailers["x-sum"]).unwrap(), "4");
+    for (te, connection) in [("trailers, gzip", "te"), ("trailers", "close"), ("gzip", "te")] {
+        let head = format!("GET / HTTP/1.1\r\nHost: a.test\r\nTE: {te}\r\nConnection: close, {connection}\r\n\r\n");
+        let answer = proxy.say(head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    let seen = node.seen();
+    let te: Vec<_> = seen.iter().map(|seen| seen.header("te")).collect();
+    assert_eq!(te, [Some("trailers"), Some("trailers"), Some("trailers"), None]);
+    assert!(seen.iter().all(|seen| seen.version == Version::HTTP_2 && seen.header("connection").is_none()));
+}
+
+#[tokio::test]
 async fn checks_are_addressed_as_requests_are() {
     let node = node().await;
     let more = "host = \"api.test:8080\"\ncheck = \"/healthz\"\ncheck_interval = \"50ms\"";

@@ -8,7 +8,7 @@ use crate::agent::body::Body;
 use crate::agent::error::{Error, Step};
 use crate::agent::http1::Lost;
 use h2::Reason;
-use http::header::HOST;
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use std::error::Error as StdError;
@@ -26,6 +26,7 @@ pub(crate) async fn exchange(
         return Err(Lost::Failed(Error::request("CONNECT is not made over HTTP/2").at(lease.backend())));
     }
     let host = request.headers().get(HOST).cloned();
+    let (request, hop_by_hop) = without_connection(request);
     let request = addressed(request, lease.address()).map_err(|error| Lost::Failed(error.at(lease.backend())))?;
     // Safe ones are kept by whoever tries again.
     let spare = (!request.method().is_safe()).then(|| copy(&request)).flatten();
@@ -61,7 +62,9 @@ pub(crate) async fn exchange(
     let back = |mut request: Request<Body>| {
         // As it came: the next try may be over HTTP/1.
         *request.uri_mut() = path_of(request.uri());
-        if let Some(host) = host {
+        if let Some(headers) = hop_by_hop {
+            *request.headers_mut() = headers;
+        } else if let Some(host) = host {
             request.headers_mut().insert(HOST, host);
         }
         request
@@ -72,6 +75,36 @@ pub(crate) async fn exchange(
         (None, Fault::Refused | Fault::Leaving | Fault::Broken, _) => Lost::Unanswered(error),
         (None, Fault::Reset | Fault::Nonsense | Fault::Own, _) => Lost::Failed(error),
     })
+}
+
+/// The request without `Connection` and the headers that it names; and all headers as they were, if there was one.
+///
+/// HTTP/2 has no `Connection`, but it has `te: trailers`, which HTTP/1 wants to be named there. hyper would remove both, and gRPC
+/// servers refuse requests without it.
+fn without_connection(mut request: Request<Body>) -> (Request<Body>, Option<HeaderMap>) {
+    if !request.headers().contains_key(CONNECTION) {
+        return (request, None);
+    }
+    let before = request.headers().clone();
+    let headers = request.headers_mut();
+    headers.remove(CONNECTION);
+    for name in before.get_all(CONNECTION).iter().flat_map(tokens) {
+        match HeaderName::from_bytes(name) {
+            Ok(TE) | Err(_) => {}
+            Ok(name) => drop(headers.remove(name)),
+        }
+    }
+    let trailers = before.get_all(TE).iter().flat_map(tokens).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    } else {
+        headers.remove(TE);
+    }
+    (request, Some(before))
+}
+
+fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }
 
 /// The request as HTTP/2 has it: whom it is for is a part of its address, and not a header.
