@@ -28,6 +28,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
+/// How long a backend may be silent when the client has ended its side of the connection (FIN).
+///
+/// Such a client may have left, or it may still want its response, as `nc -N` does. nginx gives the request up at once. Here a
+/// response that comes in time is delivered. After that the request is cancelled, the client's connection is closed, and neither
+/// counts as a failure of the backend. `request_timeout` applies as well, if it is shorter.
+const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Everything that requests have in common.
 pub(super) struct Requests {
     name: Arc<str>,
@@ -40,6 +47,8 @@ pub(super) struct Requests {
     idle_timeout: Option<Duration>,
     /// How long nothing may be said on a connection that speaks something else.
     upgraded_timeout: Option<Duration>,
+    /// [`HALF_CLOSE_TIMEOUT`], but in tests.
+    half_close_timeout: Duration,
     tally: Arc<Tally>,
 }
 
@@ -62,6 +71,7 @@ impl Requests {
             idle_timeout: own.idle_timeout,
             // Only who has said a time means these as well: unless told otherwise, they may be quiet.
             upgraded_timeout: own.idle_timeout.filter(|time| Some(*time) != config::Http::default().idle_timeout),
+            half_close_timeout: HALF_CLOSE_TIMEOUT,
             tally,
         })
     }

@@ -132,6 +132,11 @@ impl Pulse {
         waits()
     }
 
+    /// How much was written so far; `None` while the client does not read what there is.
+    pub(super) fn written(&self) -> Option<u64> {
+        (!self.is_blocked()).then(|| self.written.load(Ordering::Relaxed))
+    }
+
     fn ended(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }

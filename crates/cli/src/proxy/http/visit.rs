@@ -59,7 +59,7 @@ impl Visit {
 /// Serves a client until it leaves, keeps us waiting for too long, or is done and the door is closed.
 pub(super) async fn serve(requests: Arc<Requests>, client: TcpStream, closed: Closed) {
     let pulse = Arc::new(Pulse::default());
-    let mut wire = Wire::new(client, Arc::clone(&pulse));
+    let mut wire = Wire::new(client, Arc::clone(&pulse), requests.half_close_timeout);
     let visit = Arc::new(Visit { requests, pulse, closed, upgrade: Mutex::default() });
     let service = {
         let visit = Arc::clone(&visit);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// How a client begins that knows that HTTP/2 is spoken here. No method of HTTP/1 begins like that.
 const PREFACE: &[u8; 3] = b"PRI";
@@ -28,11 +28,22 @@ pub(super) struct Wire {
     pulse: Arc<Pulse>,
     /// How long the client is still heard, when this side has ended.
     lingering: Option<Pin<Box<Sleep>>>,
+    half_close_timeout: Duration,
+    /// The client has ended its side before it had its response.
+    half_closed: Option<HalfClosed>,
+}
+
+/// A client that has ended its side and waits for a response.
+struct HalfClosed {
+    /// What was written when the timer began; see [`Pulse::written`].
+    written: Option<u64>,
+    timer: Pin<Box<Sleep>>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>) -> Wire {
-        Wire { stream, ahead: Bytes::new(), pulse, lingering: None }
+    /// A client that ends its side is taken for one that has left when nothing is written to it for `half_close_timeout`.
+    pub(super) fn new(stream: TcpStream, pulse: Arc<Pulse>, half_close_timeout: Duration) -> Wire {
+        Wire { stream, ahead: Bytes::new(), pulse, lingering: None, half_close_timeout, half_closed: None }
     }
 
     /// Reads as much as it takes to know whether HTTP/2 is spoken.
@@ -55,6 +66,23 @@ impl Wire {
     /// What was read is to be read again, all of it.
     pub(super) fn put_back(&mut self, read: Bytes) {
         self.ahead = read;
+    }
+
+    /// Waits until nothing was written for the timeout to a client that has ended its side. While the client does not read what
+    /// there is, it is the client that keeps the response waiting, which has a timeout of its own.
+    fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Wire { pulse, half_close_timeout: timeout, half_closed, .. } = self;
+        let HalfClosed { written, timer } = half_closed
+            .get_or_insert_with(|| HalfClosed { written: pulse.written(), timer: Box::pin(sleep(*timeout)) });
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            let now = pulse.written();
+            if now.is_some() && now == *written {
+                return Poll::Ready(());
+            }
+            *written = now;
+            timer.as_mut().reset(Instant::now() + *timeout);
+        }
     }
 
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -81,8 +109,9 @@ impl AsyncRead for Wire {
             self.pulse.read(count);
         } else if matches!(read, Poll::Ready(Ok(()))) && buf.remaining() > 0 && self.pulse.waits_for_answer(cx.waker())
         {
-            // It has said all it wanted to say, and listens. One that has left altogether is noticed when it is written to.
-            return Poll::Pending;
+            // It has said all it wanted to say, and may listen. One that has left is noticed when it is written to, or when
+            // nothing is written for a while.
+            return self.poll_given_up(cx).map(Ok);
         }
         read
     }

@@ -173,7 +173,8 @@ async fn meanwhile<T>(
         if let Poll::Ready(done) = poll(cx) {
             return Poll::Ready(Ok(done));
         }
-        if came.is_empty()
+        // A little is read ahead, so that the end of a client that has sent its next request is seen.
+        if came.len() < ROOM
             && let Poll::Ready(read) = poll_read(wire, came, cx)
             && read? == 0
         {

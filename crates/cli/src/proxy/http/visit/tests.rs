@@ -2,6 +2,7 @@
 
 mod both_ways;
 
+use super::super::HALF_CLOSE_TIMEOUT;
 use super::*;
 use carom::agent::{Agent, Body, OriginOptions, Protocol};
 use carom::pool::Phase;
@@ -35,6 +36,11 @@ struct House {
 impl House {
     /// Where clients may be silent for so long, or for ever.
     async fn with(idle_timeout: Option<Duration>) -> House {
+        House::with_timeouts(idle_timeout, HALF_CLOSE_TIMEOUT).await
+    }
+
+    /// Where backends may also be silent for so long to clients that have ended their side.
+    async fn with_timeouts(idle_timeout: Option<Duration>, half_close_timeout: Duration) -> House {
         let node = Server::start("node-1").await.unwrap();
         let agent = Agent::builder().build().unwrap();
         let options = OriginOptions::default().resolver(Fixed::new([node.address()]));
@@ -46,6 +52,7 @@ impl House {
             host: None,
             idle_timeout,
             upgraded_timeout: idle_timeout,
+            half_close_timeout,
             tally: Arc::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -233,6 +240,47 @@ async fn a_client_that_is_gone_leaves_nothing_behind() {
         soon(served).await.unwrap();
         house.at_rest().await;
     }
+}
+
+#[tokio::test]
+async fn a_request_whose_client_ended_its_side_is_cancelled_while_the_backend_is_silent() {
+    let requests = [
+        // Through the fast path, with the next request behind it, and through hyper.
+        GET.to_vec(),
+        GET.repeat(2),
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc".to_vec(),
+    ];
+    for request in requests {
+        for begun in ["", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun"] {
+            let house = Arc::new(House::with_timeouts(None, MOMENT).await);
+            house.node.script(Script::new().request().say(begun).gate());
+            let served = house.serve_next();
+            let mut client = house.client().await;
+            client.write_all(&request).await.unwrap();
+            soon(house.node.until(|node| node.at_gate() == 1)).await;
+            client.shutdown().await.unwrap();
+            soon(served).await.unwrap();
+            house.at_rest().await;
+            let (_, served, failed) = house.requests.tally.read();
+            assert_eq!((served, failed), (u64::from(!begun.is_empty()), 0), "{begun}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_ended_its_side_gets_a_response_that_takes_longer_than_the_timeout() {
+    let house = Arc::new(House::with_timeouts(None, 4 * MOMENT).await);
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let pieces = Script::new().wait(MOMENT / 2).say("4\r\ntick\r\n");
+    house.node.script(Script::new().request().say(head).times(30, &pieces).say("4\r\nlast\r\n0\r\n\r\n"));
+    house.serve_next();
+    let mut client = house.client().await;
+    client.write_all(GET).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut heard = String::new();
+    soon(client.read_to_string(&mut heard)).await.unwrap();
+    assert!(heard.ends_with("4\r\nlast\r\n0\r\n\r\n"), "{heard}");
 }
 
 #[tokio::test]
