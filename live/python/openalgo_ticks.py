@@ -1,6 +1,7 @@
 """Receives ticks of the gateway with OpenAlgo's own package, as published.
 
     openalgo_ticks.py sparse URL KEY LOG    one tick in each mode, with as few fields as a source may have
+    openalgo_ticks.py burst URL KEY LOG     the prices 1 to 50, published at once
 
 Says `delivered` when the callbacks and the getters of the package have the ticks. Exits with 0 on success.
 """
@@ -45,11 +46,18 @@ def sparse(client):
     assert book["sellBook"]["1"]["price"] == 0, book
 
 
+def burst(client):
+    prices = []
+    assert client.subscribe_ltp([NIFTY], on_data_received=lambda tick: prices.append(tick["data"]["ltp"]))
+    until(lambda: prices, lambda: 50 in prices)
+    assert prices == list(range(1, 51)), f"{len(prices)} of 50: {prices}"
+
+
 def main(role, url, key, log):
     said, sys.stdout = sys.stdout, open(log, "w", buffering=1)
     client = api(api_key=key, host="http://127.0.0.1:1", ws_url=url, verbose=2)
     assert client.connect(), "it does not connect"
-    {"sparse": sparse}[role](client)
+    {"sparse": sparse, "burst": burst}[role](client)
     client.disconnect()
     print("delivered", file=said, flush=True)
 

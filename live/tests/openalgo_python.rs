@@ -155,3 +155,23 @@ async fn version_2_receives_ticks_that_lack_fields() {
         receives_ticks_that_lack_fields(Python::OpenAlgo2).await;
     }
 }
+
+async fn receives_every_tick_of_a_burst(python: Python) {
+    let ticking = Ticking::start().await;
+    let mut script = ticking.subscribed(python, "burst", 1).await;
+    (1..=50).for_each(|price| ticking.publish("NSE_INDEX_NIFTY_LTP", format!(r#"{{"ltp":{price}}}"#)));
+    script.says("delivered").await;
+    script.ends().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_1_receives_every_tick_of_a_burst() {
+    receives_every_tick_of_a_burst(Python::OpenAlgo1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_2_receives_every_tick_of_a_burst() {
+    if has_version_2() {
+        receives_every_tick_of_a_burst(Python::OpenAlgo2).await;
+    }
+}

@@ -8,10 +8,11 @@ use crate::resuming::Resuming;
 use crate::shared::{Scope, Shared};
 use carom::feed::{Tick, Ticks};
 use futures_util::FutureExt;
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
@@ -19,6 +20,12 @@ use tokio::time::sleep_until;
 /// How many messages wait on a bus: enough for every topic of a large feed a few times over, as a burst must not push out the
 /// only tick of something that is seldom traded.
 const BACKLOG: usize = 32_768;
+
+/// Ticks that were taken from the bus this long ago, and not carried, give way to newer ones.
+const BEHIND: Duration = Duration::from_millis(250);
+
+/// With so many waiting, ticks give way to newer ones at once: the bus would lose some before long.
+const CROWDED: usize = BACKLOG / 2;
 
 /// After so many messages clients have their turn.
 const STRETCH: usize = 64;
@@ -114,15 +121,17 @@ async fn deliver(
     resuming: &mut Resuming,
     nonsense: &mut Nonsense<Senseless>,
 ) {
-    let superseded = crate::hub::drop_superseded(batch);
-    shared.hub.superseded(scope.id, superseded);
+    let (taken, mut every) = (Instant::now(), true);
     let mut stretch = Vec::with_capacity(STRETCH);
-    let mut waiting = batch.drain(..);
-    loop {
-        stretch.extend(waiting.by_ref().take(STRETCH));
-        if stretch.is_empty() {
-            return;
+    let mut waiting = VecDeque::from(std::mem::take(batch));
+    while !waiting.is_empty() {
+        if every && (waiting.len() > CROWDED || taken.elapsed() > BEHIND) {
+            every = false;
+            let mut rest = Vec::from(waiting);
+            shared.hub.superseded(scope.id, crate::hub::drop_superseded(&mut rest));
+            waiting = rest.into();
         }
+        stretch.extend(waiting.drain(..STRETCH.min(waiting.len())));
         let Carried { wakers, invalidated, senseless } = shared.hub.carry(Instant::now(), scope.id, &mut stretch);
         wakers.into_iter().for_each(Waker::wake);
         senseless.into_iter().for_each(|(why, topic)| tell(scope, nonsense, why, &topic));
@@ -132,6 +141,8 @@ async fn deliver(
         resume(scope, resuming);
         tokio::task::yield_now().await;
     }
+    // For its memory.
+    *batch = waiting.into();
 }
 
 /// A message with this topic, or of this instrument, made no sense.

@@ -54,9 +54,11 @@
 //! upstream -> feed -> bus of its user -> hub: who wants it? -> a frame for each mode -> mailboxes -> sockets
 //! ```
 //!
-//! Nobody on this way waits for anybody behind it. Ticks that wait give their place to newer ones of the same topic and mode, on
-//! the bus and in each client's mailbox, and are counted; replies and order updates do not. A client that does not read costs
-//! the others nothing, and is closed after [`slow_after`](Builder::slow_after).
+//! Nobody on this way waits for anybody behind it. A client that keeps up gets every tick. When more than 256 messages or 1 MiB wait
+//! for a client, or the oldest waits for more than 250 ms, its ticks are conflated: a newer one replaces the unsent one of the same
+//! topic and mode, until the client has caught up. Ticks on the bus are conflated when the gateway itself is that late. Both are
+//! counted. Replies and order updates are not conflated. A client that does not read costs the others nothing, and is closed after
+//! [`slow_after`](Builder::slow_after).
 //!
 //! # Where it differs from OpenAlgo
 //!

@@ -64,7 +64,7 @@ pub(crate) enum Found {
 pub(crate) struct Ticked {
     /// Who is to be woken, if the client's task waits.
     pub(crate) waker: Option<Waker>,
-    /// What it did to those that wait.
+    /// How many ticks it displaced.
     pub(crate) put: Put,
 }
 
@@ -79,9 +79,9 @@ impl Mailbox {
     pub(crate) fn tick(&self, now: Instant, kind: Kind, frame: Bytes) -> Ticked {
         let mut state = self.lock();
         if state.ending.is_some() {
-            return Ticked { waker: None, put: Put::Beside };
+            return Ticked { waker: None, put: Put::default() };
         }
-        let put = state.outbox.tick(now, kind, frame);
+        let put = state.outbox.weighed_tick(now, kind, frame.len(), frame);
         Ticked { waker: state.something(), put }
     }
 
@@ -265,9 +265,10 @@ mod tests {
     fn what_gives_way_is_told_and_counted() {
         let mailbox = Mailbox::new(Options { max_ticks: 1, ..Options::default() }).unwrap();
         let put = [1, 1, 2].map(|kind| mailbox.tick(Instant::now(), Kind(kind), "a".into()).put);
-        assert_eq!(put, [Put::Beside, Put::Conflated, Put::Lost]);
+        let displaced = |conflated, lost| Put { conflated, lost };
+        assert_eq!(put, [displaced(0, 0), displaced(1, 0), displaced(0, 1)]);
         assert_eq!(mailbox.backlog(), (1, 1));
         assert!(mailbox.end(Ending::new(1001, "over")).is_none());
-        assert_eq!(mailbox.tick(Instant::now(), Kind(2), "late".into()).put, Put::Beside);
+        assert_eq!(mailbox.tick(Instant::now(), Kind(2), "late".into()).put, Put::default());
     }
 }

@@ -123,6 +123,25 @@ async fn prices_are_held_back_and_the_last_one_is_told() {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_promptly_gets_every_tick_of_a_burst() {
+    const BURST: u32 = 50;
+    let stage = Stage::new().await;
+    let (mut prices, mut quotes) = (stage.client().await, stage.client().await);
+    prices.subscribe("SBIN", "LTP").await;
+    quotes.subscribe("SBIN", "Quote").await;
+    // All of them are on the bus before the gateway reads the first.
+    (1..=BURST).for_each(|price| stage.tick("SBIN", Mode::Quote, price));
+    for client in [&mut prices, &mut quotes] {
+        let mut got = Vec::new();
+        while got.last() != Some(&u64::from(BURST)) {
+            got.push(mode_and_price(&client.next().await).1);
+        }
+        assert_eq!(got, (1..=u64::from(BURST)).collect::<Vec<_>>());
+    }
+    assert_eq!(stage.gateway.snapshot().conflated, 0);
+}
+
+#[tokio::test]
 async fn what_others_publish_is_carried_when_the_feed_has_ended() {
     let stage = Stage::new().await;
     let mut client = stage.client().await;

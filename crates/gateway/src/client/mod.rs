@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Neither direction waits for the other: while a request is under way or a write is stuck, the socket is read, and ticks that
-//! cannot be written give their place to newer ones. Requests wait when replies do, so a client that does not read what it
+//! cannot be written for long give their place to newer ones. Requests wait when replies do, so a client that does not read what it
 //! asked for is not asked for more.
 
 mod farewell;

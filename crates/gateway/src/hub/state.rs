@@ -76,11 +76,9 @@ pub(crate) struct Figures {
 impl Figures {
     /// A tick went to a client. Who is to be woken.
     pub(super) fn ticked(&mut self, Ticked { waker, put }: Ticked) -> Option<Waker> {
-        match put {
-            Put::Beside => {}
-            Put::Conflated => self.conflated += 1,
-            Put::Lost => self.lost += 1,
-        }
+        let Put { conflated, lost } = put;
+        self.conflated += conflated;
+        self.lost += lost;
         waker
     }
 }

@@ -1,4 +1,4 @@
-//! Of several ticks with one name that wait together, only the last is worth anything.
+//! Conflation of ticks on the bus, for a gateway that is too slow for them: of several with one name only the last is kept.
 
 use crate::bus::Message;
 use crate::protocol::market::Market;
