@@ -95,6 +95,14 @@ impl Postgres {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
+    /// As `pg_ctl stop -m fast`: sessions are ended, then the server. It is gone when this returns.
+    pub fn stop(&mut self) {
+        let mut running = self.running.take().expect("it runs");
+        signal("INT", &[running.id()]);
+        running.wait(Duration::from_secs(10));
+        assert!(running.ended().is_some(), "postgres does not stop:\n{}", tail(&self.log_file()));
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }

@@ -123,7 +123,7 @@ async fn held(origin: &carom::agent::Origin) -> http::Response<Body> {
 async fn connect() {
     let server = server("node").await;
     server.kill().await;
-    let agent = agent::agent();
+    let agent = builder().outage_wait(Duration::ZERO).build().unwrap();
     let error = soon(agent.get(server.url("/"))).await.unwrap_err();
     assert_eq!((error.step(), error.attempts()), (Step::Connect, 0), "{error:?}");
     assert_eq!(error.backend().map(|backend| backend.socket_addr()), Some(server.address()));

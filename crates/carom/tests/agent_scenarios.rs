@@ -112,7 +112,7 @@ async fn a_resolver_of_the_caller_is_left_running_and_a_closed_server_is_replace
 async fn a_refused_connection_fails_the_request_and_the_origin() {
     let server = server("node").await;
     server.kill().await;
-    let agent = agent::agent();
+    let agent = agent::builder().outage_wait(Duration::ZERO).build().unwrap();
     let error = soon(agent.get(server.url("/"))).await.unwrap_err();
     assert_eq!(error.step(), Step::Connect, "{error:?}");
     assert_eq!(error.backend().map(Backend::socket_addr), Some(server.address()));

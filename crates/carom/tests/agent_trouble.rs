@@ -248,7 +248,7 @@ impl Course {
 #[tokio::test]
 async fn all_die_and_come_back() {
     let servers: [Server; 3] = servers().await;
-    let agent = builder().spares(3).maximum(6).build().unwrap();
+    let agent = builder().spares(3).maximum(6).outage_wait(Duration::ZERO).build().unwrap();
     let origin = origin(&agent, &servers);
     asked(&origin, get("/")).await;
     for server in &servers {
@@ -262,6 +262,28 @@ async fn all_die_and_come_back() {
     }
     until("the origin is Running", || origin.state() == State::Running).await;
     assert_eq!(asked(&origin, get("/")).await.0, 200);
+}
+
+#[tokio::test]
+async fn requests_wait_while_all_nodes_are_restarted() {
+    let servers: [Server; 2] = servers().await;
+    let agent = builder().build().unwrap();
+    let origin = origin(&agent, &servers);
+    asked(&origin, get("/")).await;
+    for server in &servers {
+        server.kill().await;
+    }
+    until("the origin is Failed", || origin.state() == State::Failed).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let origin = origin.clone();
+        tasks.spawn(async move { asked(&origin, get("/")).await.0 });
+    }
+    until("they wait", || origin.snapshot().pool.is_some_and(|pool| pool.pool.waiting == 8)).await;
+    servers[1].revive().unwrap();
+    while let Some(done) = soon(tasks.join_next()).await {
+        assert_eq!(done.unwrap(), 200);
+    }
 }
 
 #[tokio::test]

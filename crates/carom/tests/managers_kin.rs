@@ -6,6 +6,7 @@
 use carom::{Backend, Claim, ClaimError, Connect, Policy, Pool, managers};
 use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 use tokio_postgres::NoTls;
 use tokio_postgres::config::Config;
 use {bb8_postgres::tokio_postgres, bb8_redis::redis};
@@ -72,7 +73,8 @@ fn nobody() -> [SocketAddr; 2] {
 
 async fn refusal<C: Connect>(connector: C) -> ClaimError {
     let policy = Policy::default().attempts(1);
-    let pool = Pool::builder(connector).backends(nobody()).recovery(policy).build().unwrap();
+    let pool =
+        Pool::builder(connector).backends(nobody()).recovery(policy).outage_wait(Duration::ZERO).build().unwrap();
     let error = pool.claim().await.unwrap_err();
     assert!(matches!(error, ClaimError::Failed { dead: 2, known: 2, .. }), "{error}");
     error

@@ -8,6 +8,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::backends::{OnCheck, OnConnect, ScriptError, Scripted, Told};
+use tokio::time::Instant;
 
 fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 5432))
@@ -32,12 +33,15 @@ async fn a_timeout_carries_why_connecting_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_every_backend_is_dead_claims_fail_at_once_with_the_cause() {
+async fn when_every_backend_is_dead_claims_fail_after_outage_wait_with_the_cause() {
     let script = Scripted::new();
     script.set(address(1), OnConnect::Fail("refused"));
     script.set(address(2), OnConnect::Fail("refused"));
     let pool = Pool::builder(script.clone()).name("orders").backends([address(1), address(2)]).build().unwrap();
+    pool.states().wait_for(|state| *state == State::Failed).await.unwrap();
+    let begun = Instant::now();
     let error = pool.claim().await.unwrap_err();
+    assert_eq!(begun.elapsed().as_secs(), 5);
     let ClaimError::Failed { dead, known, .. } = &error else { panic!("{error}") };
     assert_eq!((*dead, *known), (2, 2));
     assert!(error.to_string().starts_with("`orders` has failed: 2 of 2 backends dead; last connect error: 10.0.0."));
@@ -138,6 +142,36 @@ async fn a_resolver_that_fails_first_fails_the_pool_with_its_error() {
     let pool = Pool::builder(Scripted::new()).name("orders").resolver(Mute).build().unwrap();
     let error = pool.claim().await.unwrap_err();
     assert!(error.to_string().ends_with("last resolver error: the resolver ended without an answer"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_in_an_outage_fails_with_the_cause_of_an_attempt_that_began_after_it() {
+    for wait in [Duration::from_secs(5), Duration::ZERO] {
+        let script = Scripted::new();
+        script.set(address(1), OnConnect::Fail("refused"));
+        let pool = Pool::builder(script.clone()).backends([address(1)]).outage_wait(wait).build().unwrap();
+        pool.states().wait_for(|state| *state == State::Failed).await.unwrap();
+        script.set(address(1), OnConnect::Fail("starting up"));
+        let begun = Instant::now();
+        let error = pool.claim().await.unwrap_err();
+        assert!(matches!(error, ClaimError::Failed { dead: 1, known: 1, .. }), "{error}");
+        assert_eq!(error.source().unwrap().to_string(), "starting up");
+        assert!(begun.elapsed() <= wait.max(ms(200)), "{:?} with outage_wait {wait:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_claim_in_an_outage_fails_at_once_and_triggers_an_attempt() {
+    let script = Scripted::new();
+    script.set(address(1), OnConnect::Fail("refused"));
+    let pool = Pool::builder(script.clone()).backends([address(1)]).build().unwrap();
+    pool.states().wait_for(|state| *state == State::Failed).await.unwrap();
+    tokio::time::sleep(ms(200)).await;
+    script.set(address(1), OnConnect::Succeed);
+    let begun = Instant::now();
+    assert!(matches!(pool.try_claim(), Err(ClaimError::Failed { .. })));
+    pool.states().wait_for(|state| *state == State::Running).await.unwrap();
+    assert!(begun.elapsed() < ms(100), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +287,8 @@ async fn errors_can_be_sent_and_shared() {
     fn check<T: Send + Sync + Clone + 'static>(_: &T) {}
     let connector = connect_fn(|_| async { Err::<(), _>(std::io::Error::other("no")) });
     let policy = Policy::default().attempts(1).delay(ms(1));
-    let pool = Pool::builder(connector).backends([address(1)]).recovery(policy).build().unwrap();
+    let pool = Pool::builder(connector).backends([address(1)]).recovery(policy).outage_wait(Duration::ZERO);
+    let pool = pool.build().unwrap();
     let error = pool.claim().await.unwrap_err();
     check(&error);
     check(&pool);

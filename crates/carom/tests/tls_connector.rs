@@ -624,7 +624,8 @@ async fn a_claim_that_fails_says_what_is_wrong_with_the_certificate() {
     let backend = server.backend.clone();
     let running = server.run();
     let once = Policy::default().attempts(1);
-    let pool = Pool::builder(authority.tls()).backends([backend]).recovery(once).build().unwrap();
+    let pool = Pool::builder(authority.tls()).backends([backend]).recovery(once).outage_wait(Duration::ZERO);
+    let pool = pool.build().unwrap();
     let error = soon(pool.claim()).await.unwrap_err();
     assert!(matches!(error, ClaimError::Failed { .. }), "{error:?}");
     assert!(error.to_string().contains("certificate of `localhost` is not trusted"), "{error}");

@@ -77,8 +77,13 @@ impl Target {
 
     /// The agent for it, with what is up to the command.
     pub(crate) fn agent(&self, tune: impl FnOnce(agent::Builder) -> agent::Builder) -> Result<Agent, Failure> {
-        let builder =
-            Agent::builder().tls(self.tls.clone()).protocol(self.protocol).srv(self.srv).timeout(self.timeout);
+        let builder = Agent::builder()
+            .tls(self.tls.clone())
+            .protocol(self.protocol)
+            .srv(self.srv)
+            .timeout(self.timeout)
+            // The user wants to see that nothing answers, not to wait for it.
+            .outage_wait(Duration::ZERO);
         let builder = match &self.nameservers {
             None => builder,
             Some(Nameservers::At(addresses)) => builder.nameservers(addresses.iter().copied()),

@@ -182,8 +182,12 @@ async fn heads_have_bounds() {
 #[tokio::test]
 async fn a_refused_connection_is_a_bad_gateway_or_nobody_to_serve() {
     let nobody = Nobody::new().unwrap();
-    let proxy =
-        Proxy::http("http-502", &[nobody.address()], "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"").await;
+    let proxy = Proxy::http(
+        "http-502",
+        &[nobody.address()],
+        "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"\noutage_wait = 0",
+    )
+    .await;
     let answer = proxy.say(GET).await;
     let (status, told) = told(&answer);
     assert_eq!((status, &told["error"], &told["service"]), ("502", &"connect".into(), &"it".into()), "{answer}");

@@ -127,8 +127,12 @@ async fn heard_to_the_end(proxy: &Proxy, more: &str, node: Option<&Server>, end:
 async fn who_has_much_more_to_say_is_told_that_the_connection_ends_and_hears_it() {
     const LENGTH: usize = 16 << 20;
     let nobody = Nobody::new().unwrap();
-    let proxy =
-        Proxy::http("http-much", &[nobody.address()], "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"").await;
+    let proxy = Proxy::http(
+        "http-much",
+        &[nobody.address()],
+        "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"\noutage_wait = 0",
+    )
+    .await;
     let mut socket = proxy.connect().await;
     let head = format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {LENGTH}\r\n\r\n");
     socket.write_all(head.as_bytes()).await.unwrap();

@@ -231,7 +231,7 @@ async fn so_many_have_a_backend_and_others_wait_for_their_turn() {
 #[tokio::test]
 async fn without_a_backend_clients_are_closed_and_it_is_told_once() {
     let nobody = Nobody::new().unwrap();
-    let more = "spares = 1\nmaximum = 1\nattempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"";
+    let more = "spares = 1\nmaximum = 1\nattempts = 1\ndelay = \"10ms\"\nmax_delay = \"20ms\"\noutage_wait = 0";
     let mut proxy = Proxy::tcp("tcp-nobody", &[nobody.address()], more).await;
     proxy.until("the backend is dead", |service| service["backends"]["dead"] == 1).await;
     for _ in 0..3 {

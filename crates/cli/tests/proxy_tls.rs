@@ -102,7 +102,7 @@ async fn a_session_goes_over_tls() {
 async fn a_session_with_a_stranger_is_none() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let address = echo(&stranger.issue(["127.0.0.1"])).await;
-    let more = format!("{}\nattempts = 1\nclaim_timeout = \"5s\"", trusting("tls-tcp-stranger", &authority, ""));
+    let more = format!("{}\nattempts = 1\noutage_wait = 0", trusting("tls-tcp-stranger", &authority, ""));
     let proxy = Proxy::tcp("tls-tcp-stranger", &[address], &more).await;
     let mut client = proxy.connect().await;
     let mut heard = Vec::new();

@@ -26,6 +26,9 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// The least time between two attempts, whatever a policy says.
 pub const SHORTEST_DELAY: Duration = Duration::from_millis(1);
 
+/// The longest delay between attempts while every backend is dead.
+const OUTAGE_DELAY: Duration = Duration::from_secs(1);
+
 /// How one kind of operation is tried again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -81,7 +84,8 @@ impl Policy {
     }
 
     /// Where the doubling of `delay` stops, and how far apart a dead backend is tried. `None` stops the doubling at a day, and
-    /// tries a dead backend as far apart as its attempts have doubled the delay. Default 10 s.
+    /// tries a dead backend as far apart as its attempts have doubled the delay. While every backend of a pool is dead, its
+    /// attempts are at most a second apart. Default 10 s.
     #[must_use]
     pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {
         self.max_delay = max_delay.into();
@@ -147,6 +151,17 @@ impl Policy {
     /// The delay between attempts on something already given up, left to chance by `spread`.
     pub fn watch_delay(&self, random: &mut Random) -> Duration {
         random.around(self.longest_delay(), self.spread)
+    }
+
+    /// The delay between attempts while every backend is dead: as [`Policy::watch_delay`], but at most a second, jitter
+    /// included.
+    pub(crate) fn outage_delay(&self, random: &mut Random) -> Duration {
+        random.around(self.longest_delay().min(OUTAGE_DELAY.div_f64(1.0 + self.spread / 2.0)), self.spread)
+    }
+
+    /// How soon after a failed attempt a claim may trigger another while every backend is dead.
+    pub(crate) fn outage_gap(&self) -> Duration {
+        self.delay.clamp(Duration::from_millis(1), OUTAGE_DELAY)
     }
 
     /// `base` spread forward, over `base ..= base * (1 + spread)`: for what must not happen too early.

@@ -162,6 +162,20 @@ impl Phase {
 }
 
 impl State {
+    /// When the attempt to connect began that is under way.
+    pub(crate) fn began(&self) -> Option<Instant> {
+        match self {
+            State::Connecting { tries, deadline } => deadline.checked_sub(tries.timeout()),
+            State::Gone
+            | State::Held { .. }
+            | State::Backoff { .. }
+            | State::Idle { .. }
+            | State::Busy { .. }
+            | State::Checking { .. }
+            | State::Closing { .. } => None,
+        }
+    }
+
     pub(crate) fn phase(&self) -> Option<Phase> {
         match self {
             State::Gone => None,

@@ -267,7 +267,8 @@ fn a_new_slot_goes_on_where_the_last_one_failed() {
         }
         stage.deliveries.clear();
     }
-    assert!(dials < 25, "{dials} connections in ten seconds");
+    // While it is dead every claim triggers an attempt, but not within `delay` of the last.
+    assert!(dials <= 100, "{dials} connections in ten seconds");
 }
 
 /// All of many backends were dead, and only as many as the maximum were ever tried again.

@@ -5,6 +5,7 @@
 
 mod world;
 
+use carom_core::pool::State;
 use carom_core::random::Random;
 use std::time::Duration;
 use world::{Behaviour, Setting, World, for_each_schedule};
@@ -127,10 +128,10 @@ fn servers_that_close_what_they_accept_are_not_hammered() {
         }
         world.publish_all();
         world.run_for(Duration::from_secs(60));
-        // By the default policy, three attempts and then one in ten seconds. When that one succeeds others follow it, and have
-        // three attempts each.
+        // By the default policy, three attempts and then, while all are dead, one every 0.8 to 1 s. When that one succeeds
+        // others follow it, and have three attempts each.
         let (servers, slots) = (world.setting.servers, world.setting.options.spares);
-        let most = servers * slots.max(1) * (3 + 4 * 7);
+        let most = servers * slots.max(1) * (3 + 4 * 75);
         assert!(world.dials() <= most, "{} dials in a minute for {slots} slots, not {most}", world.dials());
         world.end();
     });
@@ -159,6 +160,41 @@ fn full_servers_are_tried_by_one_slot_each() {
         assert!(world.turned_away() <= most, "{} turned away in a minute, not {most}", world.turned_away());
         // A few more may have found room at the same moment.
         assert!(world.machine.counts().working() >= world.setting.servers * room);
+        world.end();
+    });
+}
+
+/// Every server is down, then one accepts connections again. What holds while all are down is in `world/promises.rs`.
+#[test]
+fn outage_ends_for_claims_within_a_second_of_the_first_server_that_is_back() {
+    for_each_schedule(1_000, |seed, trace| {
+        let mut world = World::new(Setting::with_an_outage(seed), seed, trace);
+        let mut random = Random::new(seed);
+        world.publish_all();
+        world.run_for(Duration::from_millis(random.below(3_000) as u64));
+        let (servers, maximum) = (world.setting.servers, world.setting.options.maximum);
+        let back = random.below(servers);
+        for server in 0..servers {
+            // With fewer slots than servers, attempts that hang leave none for the others.
+            let hangs = server != back && maximum >= servers && random.chance(0.3);
+            world.behave(server, if hangs { Behaviour::Hangs } else { Behaviour::Refuses });
+        }
+        // Connections that were accepted just before that are closed as well.
+        world.run_for(world.setting.dial);
+        (0..servers).for_each(|server| world.cut_off(server));
+        let down = world.run_until_holds(world.clock + HOUR, |world| world.machine.state() == State::Failed);
+        assert!(down, "no outage although every server is down");
+        world.run_for(Duration::from_millis(random.below(12_000) as u64));
+        world.behave(back, Behaviour::Healthy);
+        let first = world.claims_so_far();
+        let trifles = (1 + servers as u32) * world.setting.dial + 20 * world.setting.latency;
+        let bound = Duration::from_secs(1) + trifles;
+        let is_over = world.run_until_holds(world.clock + bound, |world| world.machine.state() == State::Running);
+        assert!(is_over, "outage: not over {bound:?} after server {back} was back");
+        let failed = world.refused_from(0);
+        world.run_for(Duration::from_secs(8));
+        assert_eq!(world.refused_from(first), 0, "outage: a claim failed that was made after a server was back");
+        assert_eq!(world.refused_from(0), failed, "outage: a claim failed that had waited for it to end");
         world.end();
     });
 }

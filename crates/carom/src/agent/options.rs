@@ -73,6 +73,10 @@ settings! {
     /// How long a request may wait for connections, over all its attempts, with asking DNS and connecting. Default 30 s; at most
     /// a year.
     claim_timeout(Duration) as claim_timeout, Duration = Duration::from_secs(30);
+    /// How long a request waits for a connection while every node is dead, within `claim_timeout`. Then it fails with the
+    /// reason of the last attempt. With 0 it fails once an attempt that began after it arrived has failed at every node. Over
+    /// HTTP/2 it is not used: a request fails at once. Default 5 s.
+    outage_wait(Duration) as outage_wait, Duration = Duration::from_secs(5);
     /// More requests waiting for a connection than this are refused at once. Over HTTP/2 it counts those that wait because the
     /// servers take no more at a time. Default none.
     max_waiters(impl Into<Option<usize>>) as max_waiters.into(), Option<usize> = None;
@@ -195,6 +199,7 @@ impl Settings {
             spares: self.spares,
             maximum: self.maximum,
             max_waiters: self.max_waiters,
+            outage_wait: self.outage_wait,
             recovery: self.recovery.clone(),
             max_idle: self.connection_max_idle,
             max_lifetime: self.max_lifetime,

@@ -14,6 +14,7 @@ use crate::{Backend, Claim};
 use http::uri::{Authority, Scheme};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How long what is under way may go on when its server is not known any more: as over HTTP/1, until its end. A set wants to
@@ -102,7 +103,8 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
     let ping = ping.and_then(|(path, host)| Some((path.parse().ok()?, host)));
     let check_after = ping.is_some().then_some(settings.ping_interval);
     let dialer = dialer(maker, Spoken::Http1);
-    Pool::builder(http1::Connector { dialer, origin: Arc::clone(name), ping })
+    let refusals = dialer.is_tls().then(Notify::new);
+    Pool::builder(http1::Connector { dialer, origin: Arc::clone(name), ping, refusals })
         .name(Arc::clone(title))
         .resolver(resolver.clone())
         .runtime(runtime.clone())
@@ -113,6 +115,7 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
         .claim_timeout(settings.claim_timeout)
         // Without spares every claim waits for its connection.
         .max_waiters(settings.max_waiters.filter(|most| *most > 0 || spares > 0))
+        .outage_wait(settings.outage_wait)
         .target_delay(settings.target_delay)
         .max_idle(settings.connection_max_idle)
         .max_lifetime(settings.max_lifetime)

@@ -81,7 +81,7 @@ impl Shared {
             let claimed = match found.as_ref().map(|found| &found.route) {
                 Some(Route::Http1(pool)) => {
                     let left = course.left(since, self.settings.claim_timeout);
-                    let mut claiming = pool.claim_with(ClaimOptions::default().timeout(left));
+                    let mut claiming = http1::claim(pool, ClaimOptions::default().timeout(left));
                     match poll_fn(|cx| poll_within(&mut limit, Pin::new(&mut claiming), cx)).await {
                         Some(claimed) => Some(claimed),
                         None => return Err(self.late(&course)),
@@ -269,7 +269,8 @@ impl Shared {
     async fn claim(&self, pool: &Pool<Connector>, method: &Method, course: &Course) -> Result<Claim<Connector>, Error> {
         let mut avoid = course.avoid.as_ref();
         loop {
-            let left = course.left(clock::now(), self.settings.claim_timeout);
+            let begun = clock::now();
+            let left = course.left(begun, self.settings.claim_timeout);
             // The pool hears of backends a moment later than its resolver knows them.
             let error_on_empty = self.settings.error_on_empty && self.knows_nobody();
             let mut options = ClaimOptions::default().error_on_empty(error_on_empty).timeout(left);
@@ -277,8 +278,15 @@ impl Shared {
                 // It takes what there is after half of that.
                 options = options.avoid(backend.clone()).timeout(left.min(2 * AVOIDING));
             }
-            let mut claim = match pool.claim_with(options).await {
-                Err(ClaimError::TimedOut { .. }) if avoid.take().is_some() && left > 2 * AVOIDING => continue,
+            let mut claim = match http1::claim(pool, options).await {
+                // In an outage, too, it ends early because of what it avoids.
+                Err(ClaimError::TimedOut { .. } | ClaimError::Failed { .. })
+                    if avoid.take().is_some()
+                        && left > 2 * AVOIDING
+                        && clock::now().saturating_duration_since(begun) >= 2 * AVOIDING =>
+                {
+                    continue;
+                }
                 claimed => claimed?,
             };
             // Behind a long line one might spend good connections for ever on getting a new one.

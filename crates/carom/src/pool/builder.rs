@@ -96,6 +96,16 @@ impl<C: Connect> Builder<C> {
         self
     }
 
+    /// How long a claim waits while every known backend is dead, at most until its own deadline. Connects are attempted at least
+    /// every second meanwhile, and every claim that arrives triggers one. Then the claim fails with
+    /// [`ClaimError::Failed`](super::ClaimError::Failed). A claim that was waiting when the last backend died waits this long
+    /// from then on. With 0 a claim fails once an attempt that began after it arrived has failed at every known backend.
+    /// `max_waiters` limits how many claims wait. Default 5 s.
+    pub fn outage_wait(mut self, outage_wait: Duration) -> Builder<C> {
+        self.options.outage_wait = outage_wait;
+        self
+    }
+
     /// Attempts, timeouts and delays of connecting. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for everything.
     /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2.
     pub fn recovery(mut self, recovery: impl Into<Recovery>) -> Builder<C> {

@@ -2,7 +2,8 @@
 //!
 //! A [`Pool`] keeps a few connections more than are in use, spread over the backends of a service. Claims are served in
 //! order, by direct hand-off. Backends that fail are tried less and less, declared dead, watched, and used again when
-//! they answer. When a claim fails, its error says why.
+//! they answer. While every backend is dead, connects are attempted at least every second, and claims wait for up to
+//! [`outage_wait`](Builder::outage_wait). When a claim fails, its error says why.
 //!
 //! ```
 //! use carom::{Backend, ClaimError, Pool, connect_fn};
@@ -119,7 +120,7 @@ impl<C: Connect> Pool<C> {
     }
 
     /// Claims a connection: an idle one at once, otherwise the first that is free when everyone who came before has been
-    /// served. Ends within `claim_timeout`, counted from the first poll.
+    /// served. Ends within `claim_timeout`, counted from the first poll; while every backend is dead, within `outage_wait`.
     ///
     /// Cancel safe: dropping the future gives up the place in line, and passes on what was already handed over.
     ///
@@ -151,7 +152,8 @@ impl<C: Connect> Pool<C> {
     /// Claims an idle connection, or fails at once.
     ///
     /// # Errors
-    /// [`ClaimError::Busy`] when nothing is idle, [`ClaimError::Failed`] or [`ClaimError::Closed`] in those states.
+    /// [`ClaimError::Busy`] when nothing is idle, [`ClaimError::Failed`] or [`ClaimError::Closed`] in those states. While every
+    /// backend is dead it also triggers an attempt to connect.
     #[track_caller]
     pub fn try_claim(&self) -> Result<Claim<C>, ClaimError> {
         let (shared, site) = (&self.owner.shared, Location::caller());
@@ -161,6 +163,12 @@ impl<C: Connect> Pool<C> {
                 return Ok(claim);
             }
         }
+    }
+
+    /// What its connections are made with.
+    #[allow(dead_code, reason = "for HTTP alone")]
+    pub(crate) fn connector(&self) -> &C {
+        &self.owner.shared.connector
     }
 
     /// The name shown in errors, logs and snapshots.

@@ -26,6 +26,7 @@ const MOST_ATTEMPTS: usize = 100;
 const MAX_DELAY: Duration = Duration::from_secs(1);
 const SPARES: usize = 2;
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
+const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 const MAX_IDLE: Duration = Duration::from_secs(60);
 const MAX_CLIENTS: usize = 10_000;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,6 +36,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// As parts of names have it.
 const LONGEST_NAME: usize = 63;
+const OR_NOT: &str = "a time up to a day, such as \"5s\", or 0 for none";
 const OR_NEVER: &str = "a time up to a day, such as \"30s\", or 0 for never";
 const EJECTION: &str = "true, false, or a table such as { consecutive = 5, time = \"30s\", max_ejected = 0.5 }";
 
@@ -49,6 +51,8 @@ pub(crate) struct Service {
     pub(crate) spares: usize,
     pub(crate) maximum: usize,
     pub(crate) claim_timeout: Duration,
+    /// How long a client waits while every backend is dead.
+    pub(crate) outage_wait: Duration,
     pub(crate) recovery: Recovery,
     /// Connections that nobody needs are let go after this.
     pub(crate) max_idle: Option<Duration>,
@@ -144,6 +148,7 @@ impl Service {
         let accepted = format!("a number from 0 to maximum, which is {maximum}");
         let spares = table.read("spares", &accepted, |value| spares(maximum, value))?;
         let claim_timeout = table.read("claim_timeout", TIME, time)?;
+        let outage_wait = table.read("outage_wait", OR_NOT, time_or_none)?;
         let attempts = table.read("attempts", "a number from 1 to 100", |value| up_to(MOST_ATTEMPTS, value))?;
         let max_clients = table.read("max_clients", COUNT, count)?;
         let drain_timeout = table.read("drain_timeout", TIME, time)?;
@@ -156,6 +161,7 @@ impl Service {
             spares: spares.unwrap_or(SPARES.min(maximum)),
             maximum,
             claim_timeout: claim_timeout.unwrap_or(CLAIM_TIMEOUT),
+            outage_wait: outage_wait.unwrap_or(Some(OUTAGE_WAIT)).unwrap_or_default(),
             recovery: Recovery::take(table, recovery(attempts.map_or(ATTEMPTS, |attempts| attempts as u32)))?,
             max_idle: table.read("max_idle", OR_NEVER, time_or_none)?.unwrap_or(Some(MAX_IDLE)),
             ejection: ejection(table)?,
@@ -177,6 +183,7 @@ impl Service {
             spares: 3,
             maximum: Spoken::Http.maximum(),
             claim_timeout: CLAIM_TIMEOUT,
+            outage_wait: OUTAGE_WAIT,
             recovery: recovery(ATTEMPTS),
             max_idle: Some(MAX_IDLE),
             ejection: None,

@@ -151,7 +151,7 @@ impl Stream {
 /// An agent is made for each time: one that had no luck would not try again as soon as it is asked to.
 async fn ask(request: &Request, path: &str, kind: &'static str) -> Result<(Response<Body>, Agent), Lost> {
     let agent = Agent::builder().tls(request.tls.clone()).srv(false).spares(1).maximum(1);
-    let agent = agent.claim_timeout(TIMEOUT).timeout(TIMEOUT).build();
+    let agent = agent.claim_timeout(TIMEOUT).outage_wait(Duration::ZERO).timeout(TIMEOUT).build();
     let agent = agent.map_err(|error| Lost::Refused(with_causes(&error)))?;
     let mut asked = http::Request::new(Body::from(bytes::Bytes::new()));
     *asked.uri_mut() = request.at(path);

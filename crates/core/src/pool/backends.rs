@@ -16,7 +16,7 @@ use std::time::Instant;
 ///   Unproven ----------------> Proven <---------+   +--------------------------------+
 ///      |                         |              |   |                                |
 ///      |                         +--------------|---+------> Dead <------------------+
-///      +--- attempts ran out ----------------------------->   |   |  tried at max_delay by one slot
+///      +--- attempts ran out ----------------------------->   |   |  tried at max_delay by one slot; every second if all are
 ///                                               +-- success --+   |
 ///   any ---- no longer resolved ----> Removed <-------------------+
 /// ```
@@ -129,6 +129,8 @@ pub(crate) struct Record {
     pub(crate) setback: Option<Setback>,
     /// It closed an unused connection: until then only waiting claims are connected.
     pub(crate) held_off_until: Option<Instant>,
+    /// When the latest attempt began that failed.
+    pub(crate) tried: Option<Instant>,
     /// When a connection was last added or taken away, where that is limited.
     pub(crate) changed_at: Option<Instant>,
 }
@@ -138,6 +140,8 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setback {
     pub(crate) failures: u32,
+    /// When that failure was seen.
+    pub(crate) failed_at: Instant,
     /// When the next attempt may be made.
     pub(crate) until: Instant,
 }
@@ -166,13 +170,15 @@ impl Record {
         self.setback = None;
     }
 
-    /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time.
-    pub(crate) fn may_dial(&self, limit: usize) -> bool {
+    /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time; the attempts
+    /// that hang do not count then.
+    pub(crate) fn may_dial(&self, hanging: usize, limit: usize) -> bool {
         match self.health {
             Health::Proven { .. } => self.counts.of(Phase::Connecting) < limit,
             Health::Unproven { .. } | Health::Dead { .. } => {
                 let dialling = [Phase::Connecting, Phase::Backoff, Phase::Closing];
-                dialling.into_iter().all(|phase| self.counts.of(phase) == 0)
+                let dialling: usize = dialling.into_iter().map(|phase| self.counts.of(phase)).sum();
+                dialling == hanging && hanging < limit
             }
             Health::Removed => false,
         }
@@ -299,6 +305,7 @@ impl Backends {
             service: Service::default(),
             setback: None,
             held_off_until: None,
+            tried: None,
             changed_at: None,
         };
         let index = match self.free.pop() {

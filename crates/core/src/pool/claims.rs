@@ -17,9 +17,10 @@ impl Machine {
     pub fn claim(&mut self, now: Instant, request: Request) -> Claimed {
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: self.avoid(now, &request) };
-        if let Some(refusal) = self.refuses() {
+        if let Some(refusal) = self.refuses_to_wait() {
             return self.refused(refusal);
         }
+        self.hasten_attempts();
         // Who avoided a backend until now may have a reason to take what is idle.
         self.serve_choosy(now);
         if let Some(granted) = self.grant_idle(now, place) {
@@ -38,9 +39,10 @@ impl Machine {
     /// deadline are those of the first time. What it avoids is named anew, since it may be gone meanwhile.
     pub fn claim_again(&mut self, now: Instant, place: Place, request: Request) -> Claimed {
         let place = Place { avoid: self.avoid(place.since, &request), ..place };
-        if let Some(refusal) = self.refuses() {
+        if let Some(refusal) = self.refuses_to_wait() {
             return self.refused(refusal);
         }
+        self.hasten_attempts();
         // Whoever came meanwhile stands behind this caller, so an idle connection is its to take.
         match self.grant_idle(now, place) {
             Some(granted) => granted,
@@ -58,6 +60,7 @@ impl Machine {
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: None };
         if let Some(refusal) = self.refuses() {
+            self.hasten_attempts();
             return self.refused(refusal);
         }
         self.serve_choosy(now);
@@ -201,7 +204,7 @@ impl Machine {
 
     pub(super) fn expire_waiters(&mut self, now: Instant) {
         for (waiter, ahead) in self.waiters.serve_expired(now) {
-            self.refuse(waiter, Refusal::TimedOut { ahead });
+            self.refuse(waiter, self.expired(ahead));
         }
     }
 
@@ -220,9 +223,14 @@ impl Machine {
     fn refuses(&self) -> Option<Refusal> {
         match self.state {
             PoolState::Starting | PoolState::Running => None,
-            PoolState::Failed => Some(Refusal::Failed { dead: self.backends.dead(), known: self.backends.known() }),
+            PoolState::Failed => Some(self.failed()),
             PoolState::Stopping | PoolState::Stopped => Some(Refusal::Closed),
         }
+    }
+
+    /// Why a claim fails at once that would wait: a failed pool that knows a backend is waited for.
+    fn refuses_to_wait(&self) -> Option<Refusal> {
+        self.refuses().filter(|_| self.is_closed() || self.backends.known() == 0)
     }
 
     /// While anyone waits nothing is idle that it would take, so nobody is overtaken here.
@@ -256,10 +264,11 @@ impl Machine {
         let latest = place.since + DAY * 365;
         let deadline = place.since.checked_add(request.timeout).map_or(latest, |deadline| deadline.min(latest));
         if deadline <= now {
-            return self.refused(Refusal::TimedOut { ahead: self.waiters.len() });
+            return self.refused(self.expired(self.waiters.len()));
         }
         let waiter = self.waiters.join(now, place, deadline);
         self.due(deadline);
+        self.expect_failure(place.since);
         if self.picker.has_idle() {
             self.waiters.note_idle();
         }
@@ -342,7 +351,9 @@ impl Machine {
         let Some(target) = self.options.target_delay else { return false };
         let standing = standing_since.is_some_and(|since| now.saturating_duration_since(since) > STANDING);
         let limit = if standing { target } else { target.saturating_mul(10) };
-        now.saturating_duration_since(place.since) > limit
+        // Time spent in an outage is no sign of overload.
+        let since = self.outage_ended.map_or(place.since, |ended| ended.max(place.since));
+        now.saturating_duration_since(since) > limit
     }
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {

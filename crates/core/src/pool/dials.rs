@@ -28,7 +28,7 @@ impl Machine {
             None => Tries::new(policy),
         };
         match setback {
-            Some(Setback { until, .. }) if until > now && record.may_dial(self.options.connecting_per_backend) => {
+            Some(Setback { until, .. }) if until > now && self.may_dial(now, backend) => {
                 let slot = self.enter(index, State::Backoff { tries, until });
                 self.set_timer(until, slot);
             }
@@ -40,8 +40,9 @@ impl Machine {
         let backend = self.slots[index as usize].backend;
         // Out of its old phase first: it must not stand in its own way.
         self.enter(index, State::Held { tries: tries.clone() });
+        let may_dial = self.may_dial(now, backend);
         let record = self.backends.get_mut(backend);
-        if !record.may_dial(self.options.connecting_per_backend) {
+        if !may_dial {
             record.held.push_back(index);
             return;
         }
@@ -50,6 +51,7 @@ impl Machine {
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
         self.set_timer(now + timeout, slot);
         self.set_timer(now + patience(timeout), slot);
+        self.expect_hanging(now);
         self.counters.connects += 1;
         self.act(Action::Connect { slot, backend: address });
     }
@@ -57,11 +59,10 @@ impl Machine {
     /// Lets held slots of a backend dial, as far as it is their turn.
     pub(super) fn give_turns(&mut self, now: Instant, backend: u32) {
         loop {
-            let record = self.backends.get_mut(backend);
-            if !record.may_dial(self.options.connecting_per_backend) {
+            if !self.may_dial(now, backend) {
                 return;
             }
-            let Some(index) = record.held.pop_front() else { return };
+            let Some(index) = self.backends.get_mut(backend).held.pop_front() else { return };
             let slot = &self.slots[index as usize];
             if slot.backend == backend
                 && let State::Held { tries } = &slot.state
@@ -70,6 +71,13 @@ impl Machine {
                 self.dial(now, index, tries);
             }
         }
+    }
+
+    /// Whether one more slot of a backend may dial. In an outage it may do so beside attempts that hang.
+    fn may_dial(&self, now: Instant, backend: u32) -> bool {
+        let (record, limit) = (self.backends.get(backend), self.options.connecting_per_backend);
+        let hanging = if self.outage.is_some() { self.hanging(now, record) } else { 0 };
+        record.may_dial(hanging, limit)
     }
 
     /// A backend works for the first time, or again: what the slots held back had left of their attempts is of no account.
@@ -109,9 +117,11 @@ impl Machine {
         match record.health {
             Health::Removed => Then::Gone,
             Health::Dead { .. } => {
-                let until = now + policy.watch_delay(&mut self.random);
+                let until = now + self.watch_delay(has_worked);
+                let policy = self.options.recovery.for_connect(has_worked);
                 let tries = Tries::watching(policy);
-                self.backends.get_mut(backend).setback = Some(Setback { failures: tries.failures(policy), until });
+                let failures = tries.failures(policy);
+                self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
                 // Where not all that are dead can be watched at once, they take turns.
                 let failed_with_many = self.state == PoolState::Failed && self.backends.known() > self.options.maximum;
                 if failed_with_many || self.take_turns {
@@ -125,17 +135,16 @@ impl Machine {
                 let is_news = (itself == 0 || !others_work) && self.backends.doubt(backend, Doubt::Failing);
                 let then = match tries.fail(policy, &mut self.random) {
                     Some(delay) => Then::Retry { tries, until: now + delay },
-                    None => {
+                    None if others_work => {
+                        // It works, but it will not have more of us: leave it alone for a while.
                         let until = now + policy.watch_delay(&mut self.random);
+                        self.backends.rest(backend, until);
+                        Then::Gone
+                    }
+                    None => {
                         let tries = Tries::watching(policy);
-                        if others_work {
-                            // It works, but it will not have more of us: leave it alone for a while.
-                            self.backends.rest(backend, until);
-                            Then::Gone
-                        } else {
-                            self.bury(backend);
-                            Then::Retry { tries, until }
-                        }
+                        self.bury(now, backend);
+                        Then::Retry { tries, until: now + self.watch_delay(has_worked) }
                     }
                 };
                 // A connect that fails while others work says that there are enough of them: that is what resting is for.
@@ -143,7 +152,7 @@ impl Machine {
                     && (itself > 0 || !others_work)
                 {
                     let failures = tries.failures(self.options.recovery.for_connect(has_worked));
-                    self.backends.get_mut(backend).setback = Some(Setback { failures, until: *until });
+                    self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until: *until });
                 }
                 // Others that fail at it meanwhile are not needed to see whether there is room.
                 if is_news || itself > 0 || others_work {
@@ -151,6 +160,15 @@ impl Machine {
                 }
                 then
             }
+        }
+    }
+
+    /// The delay until a dead backend is tried again.
+    fn watch_delay(&mut self, has_worked: bool) -> Duration {
+        let policy = self.options.recovery.for_connect(has_worked);
+        match self.outage {
+            Some(_) => policy.outage_delay(&mut self.random),
+            None => policy.watch_delay(&mut self.random),
         }
     }
 

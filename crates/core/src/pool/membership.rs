@@ -46,7 +46,7 @@ impl Machine {
             self.plan_soon();
             self.arrange_decoherence(now);
         }
-        self.fail_if_all_dead();
+        self.note_outage(now);
         self.recover_if_none_known();
     }
 
@@ -108,15 +108,15 @@ impl Machine {
     }
 
     /// Declares a backend dead.
-    pub(super) fn bury(&mut self, index: u32) {
+    pub(super) fn bury(&mut self, now: Instant, index: u32) {
         let worked = self.backends.get(index).health.has_worked();
         self.backends.set_health(index, Health::Dead { worked });
         self.plan_soon();
-        self.fail_if_all_dead();
+        self.note_outage(now);
     }
 
     /// A connection to the backend was made: whatever was believed, it works. True if it was not known to.
-    pub(super) fn trust(&mut self, index: u32) -> bool {
+    pub(super) fn trust(&mut self, now: Instant, index: u32) -> bool {
         let before = self.backends.get(index).health;
         if before.is_dead() {
             // It is back: what kept it from being dialled is over.
@@ -135,6 +135,7 @@ impl Machine {
             self.plan_soon();
         }
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });
+        self.end_outage(now);
         self.has_run = true;
         match self.state {
             State::Starting | State::Failed => {

@@ -20,6 +20,7 @@ mod hold_off;
 mod membership;
 mod observation;
 mod options;
+mod outage;
 mod outliers;
 mod resting;
 mod sizing;
@@ -45,6 +46,7 @@ use crate::slot::{Counts, Slot, SlotRef};
 use crate::timers::Timers;
 use crate::waiters::Waiters;
 use backends::Backends;
+use outage::Outage;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -56,8 +58,9 @@ pub enum State {
     Starting,
     /// At least one backend is thought to work.
     Running,
-    /// Every known backend is dead; claims fail at once. One connection ends this, and so does the resolver when it says that
-    /// there are no backends.
+    /// Every known backend is dead: claims wait for up to `outage_wait` while connects are attempted at least every second.
+    /// Or no backend is known and the resolver has failed: claims fail at once. One connection ends this, and so does the
+    /// resolver when it says that there are no backends.
     Failed,
     /// Closed; waits for what is still lent.
     Stopping,
@@ -98,6 +101,10 @@ pub struct Machine {
     look_at: Option<Instant>,
     /// When somebody in line stops avoiding a backend.
     relent_at: Option<Instant>,
+    /// Every known backend is dead.
+    outage: Option<Outage>,
+    /// When the last outage ended.
+    outage_ended: Option<Instant>,
     /// The size of the last plan.
     planned: usize,
     /// When that was.
@@ -152,6 +159,8 @@ impl Machine {
             decohere_at: None,
             look_at: None,
             relent_at: None,
+            outage: None,
+            outage_ended: None,
             planned: 0,
             planned_at: None,
             counters: Counters::default(),
@@ -207,6 +216,7 @@ impl Machine {
         let times = [
             self.timers.next(),
             self.waiters.next_deadline(),
+            self.next_failure(),
             self.settle_at,
             self.sample_at,
             self.decohere_at,
@@ -225,6 +235,8 @@ impl Machine {
         self.run_slot_timers(now);
         self.settle_idle(now);
         self.expire_waiters(now);
+        self.fail_waiting(now);
+        self.run_hastened(now);
         self.take_sample(now);
         self.decohere(now);
         if self.look_at.is_some_and(|at| at <= now) {
@@ -261,6 +273,7 @@ impl Machine {
         self.decohere_at = None;
         self.look_at = None;
         self.relent_at = None;
+        self.outage = None;
         self.attention = true;
         self.refuse_all(Refusal::Closed);
         for index in 0..self.slots.len() as u32 {
@@ -305,19 +318,12 @@ impl Machine {
         }
     }
 
-    /// Every known backend is dead, or there is none to hope for.
+    /// No backend is known, and the resolver has failed.
     fn fail(&mut self) {
         self.state = State::Failed;
         self.stale_plan = true;
         self.attention = true;
-        self.refuse_all(Refusal::Failed { dead: self.backends.dead(), known: self.backends.known() });
-    }
-
-    fn fail_if_all_dead(&mut self) {
-        match self.state {
-            State::Starting | State::Running if self.backends.all_dead() => self.fail(),
-            State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
-        }
+        self.refuse_all(self.failed());
     }
 
     /// Where nobody is known nobody is dead: there is someone to wait for.

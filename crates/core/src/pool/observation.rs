@@ -125,7 +125,7 @@ impl Slot {
     fn glance(&self) -> Option<SlotGlance> {
         let at = match &self.state {
             State::Gone | State::Held { .. } => None,
-            State::Connecting { tries, deadline } => deadline.checked_sub(tries.timeout()),
+            State::Connecting { .. } => self.state.began(),
             State::Backoff { until, .. } => Some(*until),
             State::Idle { last_used, .. } => Some(*last_used),
             State::Busy { since, .. } | State::Checking { since, .. } | State::Closing { since, .. } => Some(*since),

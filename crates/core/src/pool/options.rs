@@ -16,6 +16,9 @@ pub struct Options {
     /// More waiters than this are refused at once; with 0 there must be `spares`. Default none: the line is as long as callers
     /// make it.
     pub max_waiters: Option<usize>,
+    /// How long a claim waits while every known backend is dead, at most until its own deadline. With 0 it fails once an
+    /// attempt that began after it arrived has failed at every known backend. Default 5 s.
+    pub outage_wait: Duration,
     /// Attempts, timeouts and delays of connecting. Default [`Recovery::default`].
     pub recovery: Recovery,
     /// A connection beyond `spares` is released after idling this long; `None` keeps it. Default 60 s.
@@ -60,6 +63,7 @@ impl Default for Options {
             spares: 2,
             maximum: 16,
             max_waiters: None,
+            outage_wait: Duration::from_secs(5),
             recovery: Recovery::default(),
             max_idle: Some(Duration::from_secs(60)),
             max_lifetime: Some(Duration::from_secs(30 * 60)),
@@ -87,6 +91,7 @@ impl Options {
     /// The first option that is out of bounds.
     pub fn validate(&self) -> Result<(), OptionsError> {
         self.refuse_size(self.spares, self.maximum)?;
+        sane("outage_wait", Some(self.outage_wait).filter(|wait| !wait.is_zero()))?;
         sane("max_idle", self.max_idle)?;
         sane("max_lifetime", self.max_lifetime)?;
         sane("replace_unused_after", self.replace_unused_after)?;
@@ -150,6 +155,8 @@ mod tests {
         assert_eq!(said(Options { max_uses: Some(0), ..sane() }), "max_uses must be at least 1");
         assert_eq!(said(Options { check_timeout: Duration::ZERO, ..sane() }), "check_timeout must be above zero");
         assert_eq!(said(Options { max_idle: Some(Duration::ZERO), ..sane() }), "max_idle must be above zero");
+        assert_eq!(said(Options { outage_wait: Duration::MAX, ..sane() }), "outage_wait must be at most a year");
+        assert!(Options { outage_wait: Duration::ZERO, ..sane() }.validate().is_ok());
         assert_eq!(said(Options { connecting_per_backend: 0, ..sane() }), "connecting_per_backend must be at least 1");
         assert_eq!(said(Options { decoherence: Duration::MAX, ..sane() }), "decoherence must be at most a year");
         let often = Duration::from_nanos(1);

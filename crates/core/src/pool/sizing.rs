@@ -33,7 +33,7 @@ impl Machine {
     /// How many slots the present load asks for.
     pub fn target(&self) -> usize {
         let load = self.counts.of(Phase::Busy) + self.waiters.len() + self.options.spares;
-        // A failed pool refuses claims, so no load would ever make it try again.
+        // Without load a failed pool would never try again.
         let least = usize::from(self.state == PoolState::Failed);
         load.max(least).min(self.options.maximum)
     }
@@ -91,6 +91,7 @@ impl Machine {
         let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
         self.arrange_tiers(&order, &have, &plan.want, serving);
         self.watch_the_dead(&order, serving, &mut plan.want);
+        self.try_beside_hanging(now, &order, &mut plan.want);
         if let Some(serving) = serving {
             self.spare_the_strained(now, serving, &order, &have, &mut plan.want);
         }

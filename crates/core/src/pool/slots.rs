@@ -31,8 +31,12 @@ impl Machine {
         let (index, backend) = (slot.index, self.slots[slot.index()].backend);
         let failures =
             tries.failures(self.options.recovery.for_connect(self.backends.get(backend).health.has_worked()));
-        if self.trust(backend) {
+        let ends_outage = self.outage.is_some();
+        if self.trust(now, backend) {
             self.start_afresh(backend);
+        }
+        if ends_outage {
+            self.stop_hanging(now, backend, index);
         }
         let expires = self
             .options
@@ -44,8 +48,11 @@ impl Machine {
 
     /// The connect that was asked for has failed.
     pub fn handle_connect_failed(&mut self, now: Instant, slot: SlotRef) {
-        let Some(State::Connecting { tries, .. }) = self.current(slot).map(|found| found.state.clone()) else { return };
+        let Some(found) = self.current(slot) else { return };
+        let (backend, began) = (found.backend, found.state.began());
+        let State::Connecting { tries, .. } = found.state.clone() else { return };
         self.counters.connect_failures += 1;
+        self.note_failed_attempt(backend, began);
         let then = self.consume_attempt(now, slot.index, tries);
         self.follow(now, slot.index, then);
     }
@@ -204,8 +211,9 @@ impl Machine {
             let Some(found) = self.current(slot) else { continue };
             match found.state.clone() {
                 State::Connecting { tries, deadline } if deadline <= now => {
-                    let timeout = tries.timeout();
+                    let (timeout, backend, began) = (tries.timeout(), found.backend, found.state.began());
                     self.counters.connect_failures += 1;
+                    self.note_failed_attempt(backend, began);
                     let then = self.consume_attempt(now, slot.index, tries);
                     self.cut_short(now, slot, then, Some(timeout));
                 }

@@ -283,9 +283,19 @@ impl World {
         id
     }
 
+    /// How many claims have been made.
+    pub(crate) fn claims_so_far(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// How many claims, from this one on, have ended without ever being granted anything.
+    pub(crate) fn refused_from(&self, first: usize) -> usize {
+        let ended = self.claims[first..].iter().filter(|claim| !matches!(claim.stage, Stage::InLine(_)));
+        ended.filter(|claim| !claim.granted).count()
+    }
+
     /// How many claims have ended without ever being granted anything.
     pub(crate) fn refused_claims(&self) -> usize {
-        let ended = self.claims.iter().filter(|claim| !matches!(claim.stage, Stage::InLine(_)));
-        ended.filter(|claim| !claim.granted).count()
+        self.refused_from(0)
     }
 }

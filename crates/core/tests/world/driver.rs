@@ -123,10 +123,10 @@ impl World {
                 let server = self.server_of(backend);
                 let (term, index) = (self.servers[server].term, slot.index());
                 if self.seats.len() <= index {
-                    self.seats.resize(index + 1, Seat { server, term, content: Content::Nothing });
+                    self.seats.resize(index + 1, Seat { server, term, content: Content::Nothing, dialled: self.clock });
                 }
                 assert_eq!(self.seats[index].content, Content::Nothing, "asked to connect what is in use: {slot:?}");
-                self.seats[index] = Seat { server, term, content: Content::Dialling };
+                self.seats[index] = Seat { server, term, content: Content::Dialling, dialled: self.clock };
             }
             Action::Check { slot } | Action::Reset { slot } => {
                 let Content::Idle(id) = self.seats[slot.index()].content else { panic!("checks what is not idle") };
@@ -151,6 +151,9 @@ impl World {
                 assert_eq!(task.index(), slot.index());
                 let dials = self.seats[slot.index()].content == Content::Dialling;
                 self.figures.connect_failures += u64::from(dials && timed_out.is_some());
+                if dials && timed_out.is_some() {
+                    self.was_tried(*slot);
+                }
                 self.went_wrong(self.seats[slot.index()].server);
                 let seat = &mut self.seats[slot.index()];
                 seat.content = match seat.content {
@@ -163,6 +166,15 @@ impl World {
                     other @ (Content::Nothing | Content::Idle(_) | Content::Lent(_)) => panic!("abandons {other:?}"),
                 };
             }
+        }
+    }
+
+    /// An attempt has failed.
+    fn was_tried(&mut self, slot: SlotRef) {
+        let seat = self.seats[slot.index()];
+        if !self.is_draining(seat.server, seat.term) {
+            let server = &mut self.servers[seat.server];
+            server.tried = server.tried.max(Some(seat.dialled));
         }
     }
 
@@ -276,6 +288,7 @@ impl World {
             None => {
                 if self.machine.is_current(slot) {
                     self.figures.connect_failures += 1;
+                    self.was_tried(slot);
                     self.went_wrong(self.seats[slot.index()].server);
                     self.seats[slot.index()].content = Content::Nothing;
                 }

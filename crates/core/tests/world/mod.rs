@@ -72,6 +72,8 @@ struct Seat {
     /// The server's life in the resolver's list that the slot belongs to.
     term: u32,
     content: Content,
+    /// When it was last dialled.
+    dialled: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

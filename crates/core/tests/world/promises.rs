@@ -5,7 +5,7 @@ use super::servers::Server;
 use super::{Content, Moment, Seat, World};
 use carom_core::backend::BackendState;
 use carom_core::idle::interval;
-use carom_core::pool::{BackendSnapshot, Refusal, Snapshot, State};
+use carom_core::pool::{BackendSnapshot, Refusal, SlotGlance, Snapshot, State};
 use carom_core::slot::{Counts, Phase, SlotRef};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ pub(super) struct Books {
     pub(super) turned_away: usize,
     state: State,
     has_run: bool,
+    /// Since when every known backend has been dead.
+    outage_since: Option<Moment>,
     /// How many slots each server had when last looked, and when the plan last gave it one or took one away.
     slots: BTreeMap<usize, usize>,
     changed_at: BTreeMap<usize, Moment>,
@@ -36,12 +38,16 @@ impl Books {
             turned_away: 0,
             state: State::Starting,
             has_run: false,
+            outage_since: None,
             slots: BTreeMap::new(),
             changed_at: BTreeMap::new(),
             ejected: BTreeMap::new(),
         }
     }
 }
+
+/// Callers read the clock before they have the lock.
+const CLOCKS_DIFFER: Duration = Duration::from_micros(20);
 
 const PHASES: usize = Phase::ALL.len();
 
@@ -78,6 +84,7 @@ impl World {
         let went_wrong_lately = |server: &Server| server.known && server.failed_at >= long_ago;
         let snapshot = self.machine.snapshot();
         self.who_is_ejected_comes_back_in_time(&snapshot);
+        self.attempts_go_on_in_an_outage(&snapshot);
         self.another_can_serve(&snapshot);
         let is_well = |state| matches!(state, BackendState::Alive | BackendState::Unproven | BackendState::Removed);
         let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
@@ -406,6 +413,7 @@ impl World {
     }
 
     fn states_follow_the_diagram(&mut self) {
+        self.books.outage_since = self.is_outage().then(|| self.books.outage_since.unwrap_or(self.clock));
         let (before, after) = (self.books.state, self.machine.state());
         let allowed = match before {
             State::Starting => true,
@@ -425,7 +433,10 @@ impl World {
         }
         match after {
             State::Starting | State::Running => assert!(known == 0 || dead < known, "all dead and not failed"),
-            State::Failed | State::Stopping | State::Stopped => {
+            State::Failed => {
+                assert!(known > 0 || self.machine.waiting() == 0, "waits for a failed pool that knows no backend");
+            }
+            State::Stopping | State::Stopped => {
                 assert_eq!(self.machine.waiting(), 0, "waits for a pool that is {after:?}");
             }
             other => panic!("a state this test does not know: {other:?}"),
@@ -480,11 +491,52 @@ impl World {
         assert!(!earlier, "due at {next:?}, but the driver sleeps until {armed:?}");
     }
 
+    /// Every known backend is dead.
+    fn is_outage(&self) -> bool {
+        let (dead, known) = self.machine.dead_of_known();
+        dead == known && known > 0
+    }
+
+    /// A claim fails in an outage: at its deadline, after `outage_wait`, or when an attempt that began later failed at every backend.
+    fn failed_in_time(&self, deadline: Moment, came: Moment) {
+        assert!(self.is_outage(), "failed, but some backend is not dead");
+        let began = self.books.outage_since.unwrap_or(self.clock);
+        let wait = self.setting.options.outage_wait;
+        let tried_all = self.servers.iter().filter(|server| server.known).all(|server| server.tried >= Some(came));
+        let is_over = if wait.is_zero() { tried_all } else { self.clock + CLOCKS_DIFFER >= came.max(began) + wait };
+        assert!(deadline <= self.clock || is_over, "failed too early: came at {came:?}, outage since {began:?}");
+    }
+
+    /// In an outage every backend with a slot is tried within a second; an attempt that hangs does not keep others from it.
+    fn attempts_go_on_in_an_outage(&self, snapshot: &Snapshot) {
+        if !self.is_outage() {
+            return;
+        }
+        let second = Duration::from_secs(1);
+        let limit = self.setting.options.connecting_per_backend;
+        for backend in &snapshot.backends {
+            if let Some(at) = backend.next_attempt {
+                assert!(at <= self.now() + second, "tried too late: {backend:?}");
+            }
+        }
+        for (backend, slots) in self.machine.observe().backends() {
+            let (counts, now) = (backend.counts, self.now());
+            let hangs = |slot: &&SlotGlance| slot.at.is_some_and(|began| began + second < now);
+            let connecting = slots.iter().filter(|slot| slot.phase == Phase::Connecting);
+            let all_hang = counts.of(Phase::Connecting) > 0 && connecting.clone().all(|slot| hangs(&slot));
+            let has_room = snapshot.counts.total() < snapshot.maximum && counts.of(Phase::Connecting) < limit;
+            let is_next = counts.of(Phase::Backoff) + counts.of(Phase::Closing) > 0;
+            let unhurried = self.setting.options.churn_per_second.is_some();
+            assert!(!all_hang || !has_room || is_next || unhurried, "nothing is tried beside what hangs: {backend:?}");
+        }
+    }
+
     pub(super) fn refusal_is_true(&self, claim: usize, refusal: Refusal) {
         let claim = &self.claims[claim];
         let state = self.machine.state();
         match refusal {
             Refusal::TimedOut { .. } => {
+                assert!(!self.is_outage(), "timed out in an outage");
                 assert!(claim.deadline.is_some_and(|deadline| deadline <= self.clock), "timed out too early");
             }
             Refusal::Shed => {
@@ -496,6 +548,9 @@ impl World {
             Refusal::Failed { dead, known } => {
                 assert_eq!(state, State::Failed);
                 assert_eq!((dead, known), self.machine.dead_of_known());
+                if let (Some(deadline), true) = (claim.deadline, known > 0) {
+                    self.failed_in_time(deadline, deadline - claim.request.timeout);
+                }
             }
             Refusal::Full => {
                 let most = self.setting.options.max_waiters.expect("full without a limit");

@@ -33,6 +33,8 @@ pub(super) struct Server {
     pub(super) term: u32,
     /// When something about it went wrong last.
     pub(super) failed_at: Option<Moment>,
+    /// When the latest attempt began that failed.
+    pub(super) tried: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ impl Server {
     pub(super) fn new(index: usize) -> Server {
         let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1 + index as u8), index as u16));
         let backend = Backend::new(format!("db-{}", index / 2), address);
-        Server { backend, behaviour: Behaviour::Healthy, known: false, term: 0, failed_at: None }
+        Server { backend, behaviour: Behaviour::Healthy, known: false, term: 0, failed_at: None, tried: None }
     }
 }
 
@@ -120,6 +122,7 @@ impl World {
             let known = servers.contains(&index);
             if server.known && !known {
                 server.term += 1;
+                server.tried = None;
             }
             server.known = known;
         }

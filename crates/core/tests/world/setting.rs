@@ -79,6 +79,9 @@ impl Setting {
             maximum,
             replace_unused_after: apart.chance(0.2).then(|| millis(&mut apart, 100, 3_000)),
             max_waiters: random.chance(0.2).then(|| random.below(5).max(usize::from(spares == 0))),
+            // Drawn apart, so that the other draws are as they were.
+            outage_wait: [Duration::ZERO, Duration::from_millis(200), Duration::from_secs(2), Duration::from_secs(5)]
+                [Random::new(seed ^ 0x0a7a9e).below(4)],
             recovery,
             max_idle: random.chance(0.8).then(|| millis(random, 300, 5_000)),
             max_lifetime: random.chance(0.4).then(|| millis(random, 500, 10_000)),
@@ -206,6 +209,22 @@ impl Setting {
             patience: if is_slow { (secs(6), secs(9)) } else { (Duration::from_millis(1_500), secs(4)) },
             caller_every: Duration::from_millis(100),
             ..wild.calm()
+        }
+    }
+
+    /// A calm world with ordinary policies and callers who wait long enough for an outage to end.
+    pub(crate) fn with_an_outage(seed: u64) -> Setting {
+        let quick = Setting::with_one_that_hangs(seed);
+        let mut random = Random::new(seed ^ 0x0a7a9e);
+        let outage_wait = [Duration::ZERO, secs(2), secs(5)][random.below(3)];
+        Setting {
+            options: Options { outage_wait, ..quick.options.clone() },
+            servers: 1 + random.below(4),
+            stuck: None,
+            dial: millis(&mut random, 1, 100),
+            // No claim ends by its own deadline.
+            patience: (secs(600), secs(900)),
+            ..quick
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod alarm;
 mod answer;
+mod claim;
 mod coming;
 mod connection;
 mod exchange;
@@ -13,6 +14,7 @@ mod sending;
 mod upload;
 
 pub(super) use answer::Answer;
+pub(super) use claim::claim;
 pub(super) use connection::Connection;
 pub(super) use exchange::{Lost, Settled, give_up, send, settle, upgrade};
 pub(super) use sending::Pace;
@@ -27,6 +29,7 @@ use http::header::{HOST, HeaderValue};
 use http::{Request, StatusCode, Uri};
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// Connects, and looks after what nobody uses.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub(crate) struct Connector {
     pub(super) origin: Arc<str>,
     /// What is asked for on an idle connection, and what `Host` says then.
     pub(super) ping: Option<(Uri, HeaderValue)>,
+    /// Tells waiting claims that a server refused to speak HTTP/1; `None` without TLS.
+    pub(super) refusals: Option<Notify>,
 }
 
 /// Why a connection could not be made, or did not pass its check.
@@ -60,7 +65,12 @@ impl Connect for Connector {
     type Error = Trouble;
 
     async fn connect(&self, backend: &Backend) -> Result<Connection, Trouble> {
-        let dialled = self.dialer.dial(backend).await.map_err(Trouble::Dial)?;
+        let dialled = self.dialer.dial(backend).await.inspect_err(|error| {
+            if let (DialError::Protocol { .. }, Some(refusals)) = (error, &self.refusals) {
+                refusals.notify_waiters();
+            }
+        });
+        let dialled = dialled.map_err(Trouble::Dial)?;
         Ok(Connection::begin(dialled, &self.origin))
     }
 

@@ -41,6 +41,7 @@ pub(super) fn options(service: &Service, own: &config::Http, resolver: &Resolver
         .spares(service.spares)
         .maximum(service.maximum)
         .claim_timeout(service.claim_timeout)
+        .outage_wait(service.outage_wait)
         .timeout(own.request_timeout)
         .recovery(service.recovery.policy())
         .connection_max_idle(service.max_idle)

@@ -132,6 +132,7 @@ fn pool<C: Connect>(service: &Service, resolver: &Resolver, connector: C) -> Res
         .spares(service.spares)
         .maximum(service.maximum)
         .claim_timeout(service.claim_timeout)
+        .outage_wait(service.outage_wait)
         .recovery(service.recovery.policy())
         .max_idle(service.max_idle)
         .replace_unused_after(REPLACE_SPARES_AFTER)
