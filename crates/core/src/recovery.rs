@@ -99,6 +99,14 @@ impl Policy {
         self
     }
 
+    /// Limits `delay` and `max_delay` to `cap`. Shorter ones stay.
+    #[must_use]
+    pub fn cap_delays(mut self, cap: Duration) -> Policy {
+        self.delay = self.delay.min(cap);
+        self.max_delay = Some(self.max_delay.map_or(cap, |max_delay| max_delay.min(cap)));
+        self
+    }
+
     /// Refuses what makes no sense, naming the field.
     ///
     /// # Errors
@@ -396,6 +404,18 @@ mod tests {
         let delays: Vec<_> = std::iter::from_fn(|| tries.fail(&policy, &mut random)).take(4).collect();
         assert_eq!(delays, [ms(100), ms(200), ms(300), ms(300)]);
         assert_eq!(tries.timeout(), ms(5000));
+    }
+
+    #[test]
+    fn capped_delays_stay_below_the_cap() {
+        let policy = Policy::default().attempts(10).delay(ms(100)).max_delay(None).spread(0.0).cap_delays(ms(300));
+        let (mut tries, mut random) = (Tries::new(&policy), Random::new(0));
+        let delays: Vec<_> = std::iter::from_fn(|| tries.fail(&policy, &mut random)).take(4).collect();
+        assert_eq!(delays, [ms(100), ms(200), ms(300), ms(300)]);
+        let long = Policy::default().delay(ms(9000)).max_delay(ms(9000)).cap_delays(ms(300));
+        assert_eq!((long.validate(), long.delay, long.max_delay), (Ok(()), ms(300), Some(ms(300))));
+        let short = Policy::default().max_delay(ms(200));
+        assert_eq!(short.clone().cap_delays(ms(300)), short);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use carom::{Backend, Monitor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 /// Follows the addresses of several hosts. Each backend is called by its host and port.
 pub(crate) struct Hosts {
@@ -16,6 +16,8 @@ pub(crate) struct Hosts {
     pub(crate) dns: DnsOptions,
     /// Sees those that follow each of the hosts.
     pub(crate) monitor: Monitor,
+    /// Notified of every change of the addresses.
+    pub(crate) new_addresses: watch::Sender<()>,
 }
 
 impl Resolve for Hosts {
@@ -34,6 +36,7 @@ impl Resolve for Hosts {
             }
         }
         let mut receivers: Vec<_> = followed.iter().map(|(_, resolver)| resolver.subscribe()).collect();
+        let mut published = Vec::new();
         loop {
             let mut known = fixed.clone();
             let mut trouble = None;
@@ -44,7 +47,13 @@ impl Resolve for Hosts {
             }
             // A host that cannot be found is no reason to forget the others; without any there is nothing to say yet.
             match trouble {
-                _ if !known.is_empty() => publisher.publish(known),
+                _ if !known.is_empty() => {
+                    publisher.publish(known.iter().cloned());
+                    if published != known {
+                        self.new_addresses.send_replace(());
+                        published = known;
+                    }
+                }
                 Some(error) => publisher.fail(error.to_string()),
                 None => {}
             }

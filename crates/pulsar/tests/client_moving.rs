@@ -280,6 +280,26 @@ async fn a_topic_that_is_not_ready_is_asked_for_again() {
 }
 
 #[tokio::test]
+async fn broker_that_is_back_is_used_within_seconds_whatever_the_longest_delay() {
+    let cluster = Cluster::start(1).await.unwrap();
+    // Delays that an outage of a minute or two leads to with the defaults.
+    let slow = Policy::default().attempts(1).delay(Duration::from_secs(60)).max_delay(Duration::from_secs(60));
+    let client = Client::builder(cluster.url(0)).recovery(slow).build().unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    cluster.stop(0).await;
+    let sending = producer.send("0");
+    in_time(async {
+        while producer.trouble().is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    cluster.restart(0).unwrap();
+    in_time(sending).await.unwrap();
+    assert_eq!(written(&cluster, "orders"), [0]);
+}
+
+#[tokio::test]
 async fn a_producer_outlives_an_outage_longer_than_an_operation_and_each_send_says_what_is_wrong() {
     let cluster = Cluster::start(1).await.unwrap();
     let soon = Policy::default().delay(Duration::from_millis(10)).max_delay(Duration::from_millis(50));

@@ -21,6 +21,10 @@ const SHORTEST_IDLE: Duration = Duration::from_secs(15);
 /// The shortest `operation_timeout` that is taken: no broker answers within less.
 const SHORTEST_OPERATION: Duration = Duration::from_millis(1);
 
+/// The longest delay between two attempts at what has worked before, and between two dials of a broker. With the default spread, an
+/// attempt is made at least every 5 s.
+const LONGEST_RETRY_DELAY: Duration = Duration::from_millis(4500);
+
 /// The longest time that an option may be.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -79,6 +83,8 @@ pub(crate) struct Options {
     /// A little less, so that a connection that cannot be had says why before the operation that wants it is over.
     pub(crate) lease_timeout: Duration,
     pub(crate) recovery: Policy,
+    /// For what has worked before.
+    pub(crate) reconnect: Policy,
     pub(crate) dns: DnsOptions,
     pub(crate) monitor: Monitor,
     pub(crate) tls: bool,
@@ -147,6 +153,9 @@ impl Builder {
 
     /// Attempts and timeouts of connecting, and the delays between attempts at anything. Default: 3 attempts, timeout 10 s,
     /// delay 100 ms up to 60 s, spread 0.2.
+    ///
+    /// Longer delays than 4.5 s are for producers and consumers that have not begun yet. What has worked before is tried at least every 5 s,
+    /// and at once when the addresses of the cluster change.
     pub fn recovery(mut self, recovery: Policy) -> Builder {
         self.recovery = recovery;
         self
@@ -217,7 +226,8 @@ impl Builder {
         let options = Options {
             operation_timeout: self.operation_timeout,
             lease_timeout: self.operation_timeout.mul_f64(0.9),
-            recovery: self.recovery.clone(),
+            reconnect: self.recovery.clone().cap_delays(LONGEST_RETRY_DELAY),
+            recovery: self.recovery,
             dns: self.dns.clone(),
             monitor: self.monitor.clone(),
             tls: service.tls,
@@ -230,20 +240,27 @@ impl Builder {
             keep_alive: self.keep_alive,
             numbers: Arc::clone(&numbers),
         };
+        let new_addresses = watch::Sender::new(());
+        let hosts = Hosts {
+            hosts: service.hosts,
+            dns: self.dns,
+            monitor: self.monitor.clone(),
+            new_addresses: new_addresses.clone(),
+        };
         let set = Set::builder(connector)
-            .resolver(Hosts { hosts: service.hosts, dns: self.dns, monitor: self.monitor.clone() })
+            .resolver(hosts)
             .monitor(&self.monitor)
             .name(self.address)
             .per_backend(self.per_broker)
             .max_idle(self.max_idle)
             .idle_interval(self.idle_interval)
             .lease_timeout(options.lease_timeout)
-            .recovery(self.recovery)
+            .recovery(options.reconnect.clone())
             .runtime(runtime.clone())
             .build()?;
         let (tasks, closing) = (Mutex::new(JoinSet::new()), watch::Sender::new(false));
         let addresses = Addresses::default();
-        Ok(Client::new(Shared { set, options, numbers, addresses, runtime, tasks, closing }))
+        Ok(Client::new(Shared { set, options, numbers, addresses, new_addresses, runtime, tasks, closing }))
     }
 
     fn check(&self, service: &Service) -> Result<(), BuildError> {

@@ -64,7 +64,9 @@ impl Shared {
 
     /// For what is a part of an operation that began earlier.
     pub(crate) fn patience_until(&self, deadline: Instant, what: &'static str, again: bool) -> Patience {
-        Patience::new(what, again, self.options.operation_timeout, deadline, &self.options.recovery)
+        let policy = if again { &self.options.reconnect } else { &self.options.recovery };
+        let new_addresses = self.new_addresses.subscribe();
+        Patience::new(what, again, self.options.operation_timeout, deadline, policy, new_addresses)
     }
 
     /// When an operation that begins now has taken too long.

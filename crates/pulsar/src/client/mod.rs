@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) addresses: Addresses,
+    /// Changes when the cluster is reached at other addresses than before.
+    new_addresses: watch::Sender<()>,
     runtime: Handle,
     tasks: Mutex<JoinSet<()>>,
     pub(crate) closing: watch::Sender<bool>,

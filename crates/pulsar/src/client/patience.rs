@@ -10,7 +10,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// One operation's time, and the delays between its attempts. What has worked before is tried until it works again, however long
@@ -29,6 +29,8 @@ pub(crate) struct Patience {
     /// Since when brokers say that there is no such topic.
     missing: Option<Instant>,
     trouble: Trouble,
+    /// The cluster is reached at other addresses than before: another attempt is made at once.
+    new_addresses: watch::Receiver<()>,
 }
 
 impl Patience {
@@ -38,13 +40,15 @@ impl Patience {
         allowed: Duration,
         deadline: Instant,
         policy: &Policy,
+        new_addresses: watch::Receiver<()>,
     ) -> Patience {
         // Time is what runs out, not attempts: a topic may take any number of them to settle.
         let policy = policy.clone().attempts(u32::MAX);
         let tries = Tries::new(&policy);
         let random = Random::new(RandomState::new().build_hasher().finish());
         let trouble = Trouble::default();
-        Patience { what, again, allowed, deadline, policy, tries, random, last: None, missing: None, trouble }
+        let (last, missing) = (None, None);
+        Patience { what, again, allowed, deadline, policy, tries, random, last, missing, trouble, new_addresses }
     }
 
     /// What goes wrong is told here, too.
@@ -107,7 +111,11 @@ impl Patience {
         if !self.again && next >= self.deadline {
             return Err(self.over());
         }
-        sleep_until(next).await;
+        tokio::select! {
+            () = sleep_until(next) => {}
+            // The set may hear of them a moment later: the delays start from the first again.
+            Ok(()) = self.new_addresses.changed() => self.tries = Tries::new(&self.policy),
+        }
         Ok(())
     }
 
@@ -177,5 +185,48 @@ pub(crate) async fn at(moment: Option<std::time::Instant>) {
     match moment {
         Some(moment) => sleep_until(moment.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    /// Fails every attempt for this long; when each of them was made.
+    async fn fail_for(patience: &mut Patience, time: Duration) -> Vec<Instant> {
+        let (end, mut attempts) = (Instant::now() + time, Vec::new());
+        while Instant::now() < end {
+            attempts.push(Instant::now());
+            let missing = Error::Unresolved { host: "broker".into(), source: None };
+            let attempt = patience.attempt(std::future::ready(Err::<(), Error>(missing)));
+            if let Ok(outcome) = tokio::time::timeout_at(end, attempt).await {
+                assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+            }
+        }
+        attempts
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_worked_before_is_tried_at_least_every_five_seconds() {
+        let client = Client::builder("pulsar://127.0.0.1:1").build().unwrap();
+        let mut patience = client.shared().patience("the producer", true);
+        let attempts = fail_for(&mut patience, Duration::from_secs(300)).await;
+        let longest = attempts.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(longest <= Some(Duration::from_secs(5)), "{longest:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_addresses_are_tried_at_once() {
+        let client = Client::builder("pulsar://127.0.0.1:1").build().unwrap();
+        let shared = client.shared();
+        let mut patience = shared.patience("the producer", true);
+        fail_for(&mut patience, Duration::from_secs(60)).await;
+        let start = Instant::now();
+        shared.new_addresses.send_replace(());
+        let missing = Error::Unresolved { host: "broker".into(), source: None };
+        let outcome = patience.attempt(std::future::ready(Err::<(), Error>(missing))).await;
+        assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+        assert_eq!(start.elapsed(), Duration::ZERO);
     }
 }

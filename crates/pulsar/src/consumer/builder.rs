@@ -150,7 +150,7 @@ impl ConsumerBuilder {
             unsent: VecDeque::new(),
             leaving: Leaving::No,
             trouble: part.trouble.clone(),
-            pace: Pace::new(&self.shared.options.recovery),
+            pace: Pace::new(&self.shared.options.reconnect),
         };
         (part, task, beginning)
     }

@@ -85,7 +85,7 @@ impl Task {
         begun: Beginning,
         part: &Part,
     ) -> Task {
-        let (line, begun, pace) = (Outstanding::new(), Some(begun), Pace::new(&shared.options.recovery));
+        let (line, begun, pace) = (Outstanding::new(), Some(begun), Pace::new(&shared.options.reconnect));
         let Part { room, fate, trouble, .. } = part.clone();
         let (gone, close, unconfirmed, last) = (false, None, None, None);
         Task { shared, who, orders, begun, room, fate, line, gone, close, unconfirmed, last, trouble, pace }
