@@ -53,7 +53,7 @@ async fn any_says_what_each_node_said_when_none_gives_a_valid_answer() {
     );
     let source = error.source().and_then(|source| source.downcast_ref::<NodeError>());
     assert_eq!(source, Some(&NodeError::Refused));
-    let [_, Account { node, told: Told::Nack(reason) }, _, _] = error.accounts() else { panic!("{error:?}") };
+    let [_, Account { node, told: Told::Nack(reason), .. }, _, _] = error.accounts() else { panic!("{error:?}") };
     assert_eq!((&**node, &**reason), ("node-2", "not now"));
 }
 
@@ -136,7 +136,7 @@ async fn all_is_what_every_node_says_or_why_it_does_not() {
     nodes.treat(3, Treats::Panics);
     nodes.treat(4, Treats::Nacks("no"));
     let accounts = requester.all(Question(1)).await.unwrap();
-    let said: Vec<String> = accounts.iter().map(|Account { node, told }| format!("{node}: {told}")).collect();
+    let said: Vec<String> = accounts.iter().map(|Account { node, told, .. }| format!("{node}: {told}")).collect();
     let expected = ["node-1: answered", "node-2: silent for 10s", "node-3: the transport panicked", "node-4: refused"];
     assert_eq!(said, expected);
 }

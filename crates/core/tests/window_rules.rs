@@ -358,6 +358,58 @@ fn a_request_goes_on_to_the_next_node_until_each_was_asked_once() {
     assert_eq!(stage.outcome(request), Some(&Outcome::Impossible));
 }
 
+fn reconnecting(wanted: usize) -> Ask {
+    Ask { reconnect: true, ..Ask::quorum(wanted) }
+}
+
+#[test]
+fn a_request_that_reconnects_is_sent_again_with_its_identity_after_its_sockets_ended() {
+    let mut stage = stage(2, Options::default());
+    let request = stage.ask(1, reconnecting(2));
+    let (first, window) = (stage.sent(request), *stage.windows.first().unwrap());
+    first.iter().for_each(|socket| stage.end_socket(*socket));
+    assert_eq!((stage.outcome(request), stage.sockets.len()), (None, 0));
+    let other = stage.ask(1, Ask::any());
+    assert!(stage.sent(other).iter().all(|socket| stage.sockets[socket].0 != window), "its tag is taken in its window");
+    stage.pass(200 * MS);
+    let again = stage.sent(request).split_off(2);
+    assert_eq!(again.len(), 2, "one new socket for each");
+    assert!(again.iter().all(|socket| stage.sockets[socket].0 == window), "in the same window");
+    again.iter().for_each(|socket| assert!(stage.answer(*socket, 1, GOOD)));
+    assert_eq!(stage.outcome(request), Some(&Outcome::Reached(Key(0))));
+}
+
+#[test]
+fn a_request_that_reconnects_ends_at_its_deadline_as_sent() {
+    let mut stage = stage(2, Options::default());
+    let request = stage.ask(1, reconnecting(2));
+    let mut ended = 0;
+    for _ in 0..100 {
+        for socket in stage.sent(request).split_off(ended) {
+            stage.end_socket(socket);
+            ended += 1;
+        }
+        stage.pass(100 * MS);
+    }
+    assert!((8..=40).contains(&ended), "{ended} sockets");
+    assert_eq!(stage.outcome(request), Some(&Outcome::Impossible));
+    let accounts = &stage.ended[0].accounts;
+    assert!(accounts.iter().any(|account| account.told == Told::Ended && account.sent), "{accounts:?}");
+    assert_eq!(stage.sent(request).len(), ended, "nothing is sent after the end");
+}
+
+#[test]
+fn a_request_that_was_not_sent_does_not_reconnect_and_says_so() {
+    let mut stage = stage(1, Options::default());
+    let request = stage.machine.request(stage.now, 1, reconnecting(1)).unwrap();
+    let Some(Action::Open { socket, .. }) = stage.machine.poll_action() else { panic!() };
+    while stage.machine.poll_action().is_some() {}
+    stage.machine.handle_ended(stage.now, socket);
+    stage.settle();
+    assert_eq!((stage.outcome(request), stage.told(request)), (Some(&Outcome::Impossible), vec![Told::Ended]));
+    assert!(!stage.ended[0].accounts[0].sent);
+}
+
 #[test]
 fn with_one_node_a_request_is_not_sent_to_it_again() {
     let mut stage = stage(1, Options::default());

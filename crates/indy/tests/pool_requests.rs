@@ -335,24 +335,58 @@ async fn a_survey_has_what_each_node_says_of_its_ledger() {
 }
 
 #[tokio::test]
-async fn a_node_that_restarts_its_listener_is_asked_again() {
+async fn a_write_whose_connections_are_cut_once_reconnects_with_its_identity_and_is_answered() {
     let nodes = indy::Pool::start(4).await.unwrap();
     let pool = opened(&nodes).await;
-    nodes.conduct_all(Conduct::Mute);
+    let identities = || (0..4).map(|node| nodes.identities(node).len()).collect::<Vec<_>>();
+    let before = identities();
+    // The nodes carry it out at once, and the answer is on its way when the connections are cut.
+    nodes.conduct_all(Conduct::Slow(ms(1_000)));
     let request = write(1);
-    let asking = pool.submit(&request);
-    let stopping = async {
+    let cutting = async {
+        nodes.until(|nodes| requests(nodes) == [1; 4]).await;
+        nodes.conduct_all(Conduct::Honest);
+        (0..4).for_each(|node| nodes.disconnect(node));
+    };
+    let (written, ()) = soon(async { tokio::join!(pool.submit(&request), cutting) }).await;
+    assert_eq!(agreed(written.unwrap())["txnMetadata"]["seqNo"], 1);
+    assert_eq!(identities(), before.iter().map(|before| before + 1).collect::<Vec<_>>(), "one identity per window");
+    let next = agreed(soon(pool.submit(&write(2))).await.unwrap());
+    assert_eq!(next["txnMetadata"]["seqNo"], 2, "it was written once");
+}
+
+#[tokio::test]
+async fn a_write_whose_connections_are_cut_for_good_fails_with_its_outcome_unknown() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = impatient(&nodes).await;
+    nodes.conduct_all(Conduct::Slow(ms(3_000)));
+    let request = write(1);
+    let cutting = async {
         nodes.until(|nodes| requests(nodes) == [1; 4]).await;
         for node in 0..4 {
             nodes.stop(node).await;
         }
     };
-    let (failed, ()) = soon(async { tokio::join!(asking, stopping) }).await;
-    assert!(failed.unwrap_err().source().unwrap().to_string().contains("closed the connection"));
+    let (failed, ()) = soon(async { tokio::join!(pool.submit(&request), cutting) }).await;
+    let error = failed.unwrap_err();
+    assert!(matches!(error, SubmitError::OutcomeUnknown(_)), "{error}");
+    assert_eq!(error.to_string(), "sent, outcome unknown: submit the same request again");
+    // As it says.
+    nodes.conduct_all(Conduct::Honest);
+    (0..4).for_each(|node| nodes.restart(node).unwrap());
+    assert_eq!(agreed(soon(pool.submit(&request)).await.unwrap())["txnMetadata"]["seqNo"], 1);
+}
+
+#[tokio::test]
+async fn a_node_that_restarts_its_listener_is_asked_again() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    let pool = opened(&nodes).await;
+    for node in 0..4 {
+        nodes.stop(node).await;
+    }
     let refused = soon(pool.submit(&write(2))).await.unwrap_err();
     assert!(matches!(refused, SubmitError::Disconnected(_)), "{refused}");
     assert!(refused.source().unwrap().to_string().contains("cannot connect to 127.0.0.1"), "{:?}", refused.source());
-    nodes.conduct_all(Conduct::Honest);
     for node in 0..4 {
         nodes.restart(node).unwrap();
     }

@@ -86,6 +86,14 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
         self
     }
 
+    /// Whether the request is sent again to a node whose connection ended after it was sent: on a new connection with the
+    /// identity of its window, after 100 ms and then at growing intervals of up to 2 s, until the node's deadline. Default: no,
+    /// the node has failed then. Only for requests that nodes recognise when they come twice.
+    pub fn reconnect(mut self, reconnect: bool) -> Self {
+        self.ask.reconnect = reconnect;
+        self
+    }
+
     fn begin(
         &mut self,
         request: T::Request,
@@ -157,7 +165,7 @@ pub(super) fn agreed<A>(requester: Arc<str>, accounts: Vec<Account<A>>) -> Resul
     if !accounts.iter().all(|account| matches!(account.told, Told::Reply(_))) {
         return Err(RequestError::Refused { requester, refusals: accounts });
     }
-    let replies = accounts.into_iter().filter_map(|Account { node, told }| match told {
+    let replies = accounts.into_iter().filter_map(|Account { node, told, .. }| match told {
         Told::Reply(answer) => Some(Answered { node, answer }),
         Told::Nack(_)
         | Told::Invalid(_)

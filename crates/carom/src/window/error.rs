@@ -14,6 +14,8 @@ pub struct Account<A> {
     pub node: Arc<str>,
     /// What it said.
     pub told: Told<A>,
+    /// Whether the request may have reached the node: it was handed to a connection to it. False means that it was not sent.
+    pub sent: bool,
 }
 
 /// What a node said to a request, or why it said nothing.
@@ -194,7 +196,7 @@ impl<A> Account<A> {
             Told::Waiting => Told::Waiting,
             Told::NotAsked => Told::NotAsked,
         };
-        Account { node: Arc::clone(&self.node), told }
+        Account { node: Arc::clone(&self.node), told, sent: self.sent }
     }
 }
 
@@ -239,7 +241,7 @@ impl<A> fmt::Display for RequestError<A> {
             RequestError::Closed { requester } => write!(f, "`{requester}` is closed")?,
         }
         let accounts = self.accounts();
-        for (at, Account { node, told }) in accounts.iter().take(SHOWN).enumerate() {
+        for (at, Account { node, told, .. }) in accounts.iter().take(SHOWN).enumerate() {
             write!(f, "{} {node}: {told}", if at == 0 { ";" } else { "," })?;
         }
         match accounts.len().saturating_sub(SHOWN) {

@@ -226,7 +226,7 @@ impl<T: Transport> Table<T> {
             let mut heard = std::mem::take(&mut caller.heard);
             let accounts = accounts.into_iter().enumerate().map(|(place, account)| {
                 let (key, told) = in_words(account.told, heard.remove(&place));
-                (key, Account { node: account.node.name().into(), told })
+                (key, Account { node: account.node.name().into(), told, sent: account.sent })
             });
             let ended = Ended { outcome, accounts: accounts.collect() };
             outdated.extend(std::mem::replace(&mut self.failure, ended.failure(requester, caller.goal)));

@@ -25,6 +25,7 @@ pub(super) fn of_request(error: SubmitError) -> Failure {
     match &error {
         SubmitError::TimedOut(source)
         | SubmitError::Disconnected(source)
+        | SubmitError::OutcomeUnknown(source)
         | SubmitError::NoConsensus(source)
         | SubmitError::Rejected { source, .. }
         | SubmitError::Request(source) => told(&error, source.accounts()),

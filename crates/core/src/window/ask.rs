@@ -30,6 +30,9 @@ pub struct Ask {
     pub ack_timeout: Option<Duration>,
     /// Instead of the requester's. Not below the other one, wherever that comes from.
     pub reply_timeout: Option<Duration>,
+    /// Whether it is sent again, on a new socket of the same window, to a node whose socket ended after it was sent, until that
+    /// node's deadline. Only for requests that nodes recognise when they come twice.
+    pub reconnect: bool,
 }
 
 /// Why a request was not taken.
@@ -69,7 +72,7 @@ impl Ask {
     }
 
     fn for_goal(goal: Goal) -> Ask {
-        Ask { goal, at_once: None, nodes: None, ack_timeout: None, reply_timeout: None }
+        Ask { goal, at_once: None, nodes: None, ack_timeout: None, reply_timeout: None, reconnect: false }
     }
 
     /// How long a node has to acknowledge, and how long to answer when it has; both from when it is asked.

@@ -149,6 +149,8 @@ pub struct Account<N> {
     pub node: Arc<N>,
     /// What.
     pub told: Told,
+    /// Whether the request may have reached the node: a socket to it was open and about to send the request.
+    pub sent: bool,
 }
 
 /// What a timer is for. They are taken back when they mean nothing any more.
@@ -160,6 +162,8 @@ enum Timer {
     Line(RequestId),
     /// The time of a node is over: that at this place among those that the request has asked.
     Node(RequestId, usize),
+    /// The node at this place gets a new socket for the request.
+    Again(RequestId, usize),
 }
 
 /// The machine behind a requester. `N` are nodes, `G` what tells requests apart on a socket.
@@ -294,6 +298,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
                 Timer::Window(window) => self.end_window(window),
                 Timer::Line(request) => self.time_out_in_line(now, request),
                 Timer::Node(request, place) => self.time_out(now, request, place),
+                Timer::Again(request, place) => self.reconnect(now, request, place),
             }
             self.serve_line(now);
         }

@@ -2,11 +2,16 @@
 
 use super::ask::{Ask, Refusal};
 use super::nodes::Node;
-use super::round::{Asked, Round, Standing, Told};
+use super::round::{Held, Round, Standing, Told};
 use super::{Account, Action, Delivery, Key, Latest, Machine, Outcome, RequestId, SocketId, Timer, WindowId};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long after the end of a socket the next one is opened for a request that reconnects, at first and at most; doubled every time,
+/// and multiplied by 0.5 to 1.5 so that clients of a restarted node do not come back at once.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_secs(2);
 
 /// A request that has not ended.
 #[derive(Debug)]
@@ -87,12 +92,16 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     /// on the node owes that answer.
     pub fn handle_sending(&mut self, now: Instant, socket: SocketId, id: RequestId) -> bool {
         self.catch_up(now);
-        let (Some(socket), Some(request)) = (self.sockets.get_mut(&socket), self.requests.get(&id)) else {
+        let (Some(on), Some(request)) = (self.sockets.get_mut(&socket), self.requests.get_mut(&id)) else {
             return false;
         };
-        let wanted = socket.waiting.get(&request.tag) == Some(&id);
+        let wanted = on.waiting.get(&request.tag) == Some(&id);
         if wanted {
-            socket.owed.insert(request.tag.clone());
+            on.owed.insert(request.tag.clone());
+            match &mut request.stage {
+                Stage::Asking { round, .. } => round.send_on(socket),
+                Stage::InLine { .. } => {}
+            }
         }
         wanted
     }
@@ -153,10 +162,37 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         };
         let waited: Vec<Place> = socket.waiting.values().filter_map(place).collect();
         for at in &waited {
-            self.tell(now, *at, Told::Ended);
+            if !self.lose(now, *at) {
+                self.tell(now, *at, Told::Ended);
+            }
         }
         self.serve_line(now);
         waited
+    }
+
+    /// The socket to a node has ended. Whether the request waits for another one.
+    fn lose(&mut self, now: Instant, Place { request: id, place }: Place) -> bool {
+        let Some(request) = self.requests.get_mut(&id).filter(|request| request.ask.reconnect) else { return false };
+        let Stage::Asking { round, .. } = &mut request.stage else { return false };
+        let Some(losses) = round.losses(place) else { return false };
+        let delay = FIRST_DELAY.saturating_mul(1 << losses.min(10)).min(LONGEST_DELAY);
+        let again = now + delay.mul_f64(0.5 + self.random.fraction());
+        round.lose(place, again);
+        self.timers.insert((again, Timer::Again(id, place)));
+        true
+    }
+
+    /// Sends a request again to a node whose socket has ended, with the identity of its window.
+    pub(super) fn reconnect(&mut self, now: Instant, id: RequestId, place: usize) {
+        let Some(Request { stage: Stage::Asking { window, round }, .. }) = self.requests.get(&id) else { return };
+        // A late driver may find the node's time over as well: that timer is next.
+        let (window, Some(node)) = (*window, round.lost(place, now)) else { return };
+        let Some(socket) = self.socket_to(window, node) else { return };
+        let (Some(request), Some(on)) = (self.requests.get_mut(&id), self.sockets.get_mut(&socket)) else { return };
+        let Stage::Asking { round, .. } = &mut request.stage else { return };
+        round.reconnect(place, socket);
+        on.waiting.insert(request.tag.clone(), id);
+        self.actions.push_back(Action::Send { socket, request: id });
     }
 
     /// A node's time is over.
@@ -217,12 +253,9 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     fn tell(&mut self, now: Instant, Place { request: id, place }: Place, told: Told) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Stage::Asking { window, round } = &mut request.stage else { return };
-        let Some((socket, deadline)) = round.tell(place, told) else { return };
-        let window = *window;
-        self.timers.remove(&(deadline, Timer::Node(id, place)));
-        if let Some(socket) = self.sockets.get_mut(&socket) {
-            socket.waiting.remove(&request.tag);
-        }
+        let Some(held) = round.tell(place, told) else { return };
+        let (window, tag) = (*window, request.tag.clone());
+        self.let_go(id, place, &tag, &held);
         self.pursue(now, id);
         self.tidy(window);
     }
@@ -267,6 +300,17 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         }
     }
 
+    /// A node is not waited for any more: takes back its timers, and leaves its socket.
+    fn let_go(&mut self, id: RequestId, place: usize, tag: &G, held: &Held) {
+        self.timers.remove(&(held.deadline, Timer::Node(id, place)));
+        if let Some(again) = held.again {
+            self.timers.remove(&(again, Timer::Again(id, place)));
+        }
+        if let Some(socket) = held.socket.and_then(|socket| self.sockets.get_mut(&socket)) {
+            socket.waiting.remove(tag);
+        }
+    }
+
     /// Takes a request out of everything that knows of it; what every node has said.
     fn take_out(&mut self, id: RequestId) -> Option<Vec<Account<N>>> {
         let request = self.requests.remove(&id)?;
@@ -279,19 +323,14 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             Stage::Asking { window, round } => (window, round),
         };
         for (place, asked) in round.asked().iter().enumerate() {
-            match asked {
-                Asked::Waiting { socket, deadline, .. } => {
-                    self.timers.remove(&(*deadline, Timer::Node(id, place)));
-                    if let Some(socket) = self.sockets.get_mut(socket) {
-                        socket.waiting.remove(&request.tag);
-                    }
-                }
-                Asked::Told(_) => {}
+            if let Some(held) = asked.held() {
+                self.let_go(id, place, &request.tag, &held);
             }
         }
         let window = self.windows.get_mut(&at)?;
         window.requests.remove(&id);
-        let accounts = round.accounts().map(|(node, told)| Account { node: Arc::clone(&window.nodes[node]), told });
+        let accounts =
+            round.accounts().map(|(node, told, sent)| Account { node: Arc::clone(&window.nodes[node]), told, sent });
         let accounts = accounts.collect();
         self.tidy(at);
         Some(accounts)

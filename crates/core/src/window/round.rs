@@ -24,13 +24,60 @@ pub(super) struct Round {
 ///
 /// ```text
 ///   Waiting ----> Told        an answer, a failure, or its time is over
-///    |   ^
-///    +---+  an acknowledgement, once: more time
+///    |   ^          ^
+///    +---+          |         an acknowledgement, once: more time
+///    v   |          |
+///    Lost ----------+         its socket ended after the request was sent, and it is sent again on a new one
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    Waiting { socket: SocketId, since: Instant, deadline: Instant, acked: bool },
-    Told(Told),
+    /// `sent` says that the request was sent on this socket or one before, `lost` how many sockets ended before this one.
+    Waiting {
+        socket: SocketId,
+        since: Instant,
+        deadline: Instant,
+        acked: bool,
+        sent: bool,
+        lost: u32,
+    },
+    /// A new socket is opened at `again`.
+    Lost {
+        since: Instant,
+        deadline: Instant,
+        acked: bool,
+        lost: u32,
+        again: Instant,
+    },
+    Told {
+        told: Told,
+        sent: bool,
+    },
+}
+
+/// What a node was waited for with: to be taken back.
+pub(super) struct Held {
+    pub(super) socket: Option<SocketId>,
+    pub(super) deadline: Instant,
+    pub(super) again: Option<Instant>,
+}
+
+impl Asked {
+    /// What it holds while it is waited for.
+    pub(super) fn held(&self) -> Option<Held> {
+        match *self {
+            Asked::Waiting { socket, deadline, .. } => Some(Held { socket: Some(socket), deadline, again: None }),
+            Asked::Lost { deadline, again, .. } => Some(Held { socket: None, deadline, again: Some(again) }),
+            Asked::Told { .. } => None,
+        }
+    }
+
+    /// Whether the request may have reached the node.
+    fn sent(&self) -> bool {
+        match *self {
+            Asked::Waiting { sent, .. } | Asked::Told { sent, .. } => sent,
+            Asked::Lost { .. } => true,
+        }
+    }
 }
 
 /// What is known of a node's answer to one request.
@@ -50,7 +97,7 @@ pub enum Told {
         /// For so long.
         after: Duration,
     },
-    /// The socket to it could not be opened, or has ended.
+    /// The socket to it could not be opened, or has ended. One that [reconnects](super::Ask::reconnect) did not come back in time.
     Ended,
     /// It was still waited for when the request ended.
     Waiting,
@@ -79,7 +126,7 @@ impl Round {
     }
 
     pub(super) fn standing(&self) -> Standing {
-        let waiting = self.asked.iter().filter(|asked| matches!(asked, Asked::Waiting { .. })).count();
+        let waiting = self.asked.iter().filter(|asked| asked.held().is_some()).count();
         let unasked = self.order.len() - self.asked.len();
         let (best, key) = self.best();
         match self.goal {
@@ -100,7 +147,7 @@ impl Round {
     fn best(&self) -> (usize, Key) {
         let mut groups: BTreeMap<Key, usize> = BTreeMap::new();
         for asked in &self.asked {
-            if let Asked::Told(Told::Answered(key)) = asked {
+            if let Asked::Told { told: Told::Answered(key), .. } = asked {
                 *groups.entry(*key).or_default() += 1;
             }
         }
@@ -109,7 +156,7 @@ impl Round {
 
     /// The next node has been asked; its place in the round.
     pub(super) fn ask(&mut self, socket: SocketId, now: Instant, deadline: Instant) -> usize {
-        self.asked.push(Asked::Waiting { socket, since: now, deadline, acked: false });
+        self.asked.push(Asked::Waiting { socket, since: now, deadline, acked: false, sent: false, lost: 0 });
         self.asked.len() - 1
     }
 
@@ -126,20 +173,60 @@ impl Round {
                 (*deadline, *acked) = (*since + timeout, true);
                 Some((before, *deadline))
             }
-            Asked::Waiting { .. } | Asked::Told(_) => None,
+            Asked::Waiting { .. } | Asked::Lost { .. } | Asked::Told { .. } => None,
         }
     }
 
-    /// The node at this place has said this, or never will; the socket it was waited for on, and the deadline it had.
-    pub(super) fn tell(&mut self, place: usize, told: Told) -> Option<(SocketId, Instant)> {
-        let asked = self.asked.get_mut(place)?;
-        match *asked {
-            Asked::Waiting { socket, deadline, .. } => {
-                *asked = Asked::Told(told);
-                Some((socket, deadline))
+    /// The request is about to be sent on this socket.
+    pub(super) fn send_on(&mut self, on: SocketId) {
+        for asked in &mut self.asked {
+            match asked {
+                Asked::Waiting { socket, sent, .. } if *socket == on => *sent = true,
+                Asked::Waiting { .. } | Asked::Lost { .. } | Asked::Told { .. } => {}
             }
-            Asked::Told(_) => None,
         }
+    }
+
+    /// How many sockets to the node at this place have ended, if the request was sent to it and is waited for.
+    pub(super) fn losses(&self, place: usize) -> Option<u32> {
+        match self.asked.get(place)? {
+            Asked::Waiting { sent: true, lost, .. } => Some(*lost),
+            Asked::Waiting { sent: false, .. } | Asked::Lost { .. } | Asked::Told { .. } => None,
+        }
+    }
+
+    /// The socket to the node at this place has ended; there is to be another one at `again`.
+    pub(super) fn lose(&mut self, place: usize, again: Instant) {
+        if let Some(asked) = self.asked.get_mut(place)
+            && let Asked::Waiting { since, deadline, acked, lost, .. } = *asked
+        {
+            *asked = Asked::Lost { since, deadline, acked, lost: lost.saturating_add(1), again };
+        }
+    }
+
+    /// The node at this place, if its socket has ended and its time is not over.
+    pub(super) fn lost(&self, place: usize, now: Instant) -> Option<usize> {
+        match self.asked.get(place)? {
+            Asked::Lost { deadline, .. } if *deadline >= now => self.order.get(place).copied(),
+            Asked::Lost { .. } | Asked::Waiting { .. } | Asked::Told { .. } => None,
+        }
+    }
+
+    /// There is another socket to the node at this place.
+    pub(super) fn reconnect(&mut self, place: usize, socket: SocketId) {
+        if let Some(asked) = self.asked.get_mut(place)
+            && let Asked::Lost { since, deadline, acked, lost, .. } = *asked
+        {
+            *asked = Asked::Waiting { socket, since, deadline, acked, sent: true, lost };
+        }
+    }
+
+    /// The node at this place has said this, or never will; what it was waited for with.
+    pub(super) fn tell(&mut self, place: usize, told: Told) -> Option<Held> {
+        let asked = self.asked.get_mut(place)?;
+        let held = asked.held()?;
+        *asked = Asked::Told { told, sent: asked.sent() };
+        Some(held)
     }
 
     /// What a node has not said by its deadline.
@@ -147,7 +234,8 @@ impl Round {
         match self.asked.get(place) {
             Some(Asked::Waiting { since, deadline, acked: true, .. }) => Told::NoReply { after: *deadline - *since },
             Some(Asked::Waiting { since, deadline, acked: false, .. }) => Told::NoAck { after: *deadline - *since },
-            Some(Asked::Told(told)) => *told,
+            Some(Asked::Lost { .. }) => Told::Ended,
+            Some(Asked::Told { told, .. }) => *told,
             None => Told::NotAsked,
         }
     }
@@ -157,12 +245,13 @@ impl Round {
         self.asked.iter().position(|asked| matches!(asked, Asked::Waiting { socket, .. } if *socket == wanted))
     }
 
-    /// Every node of the round with what is known of its answer, those that were asked first, in order.
-    pub(super) fn accounts(&self) -> impl Iterator<Item = (usize, Told)> + '_ {
+    /// Every node of the round with what is known of its answer and whether the request may have reached it, those that were asked
+    /// first, in order.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = (usize, Told, bool)> + '_ {
         self.order.iter().enumerate().map(|(place, &node)| match self.asked.get(place) {
-            Some(Asked::Told(told)) => (node, *told),
-            Some(Asked::Waiting { .. }) => (node, Told::Waiting),
-            None => (node, Told::NotAsked),
+            Some(Asked::Told { told, sent }) => (node, *told, *sent),
+            Some(asked @ (Asked::Waiting { .. } | Asked::Lost { .. })) => (node, Told::Waiting, asked.sent()),
+            None => (node, Told::NotAsked, false),
         })
     }
 }

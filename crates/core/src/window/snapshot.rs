@@ -2,7 +2,7 @@
 
 use super::nodes::Node;
 use super::requests::Stage as Progress;
-use super::round::Asked;
+use super::round::Held;
 use super::windows::Stage;
 use super::{Machine, Outcome, SocketId, Timer, WindowId};
 use std::collections::BTreeSet;
@@ -165,10 +165,10 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
                         return Err(format!("{id:?} is not known to its window"));
                     }
                     for (place, asked) in round.asked().iter().enumerate() {
-                        if let Asked::Waiting { socket, deadline, .. } = asked {
-                            timers.insert((*deadline, Timer::Node(id, place)));
-                            waiting.insert((*socket, id));
-                        }
+                        let Some(Held { socket, deadline, again }) = asked.held() else { continue };
+                        timers.insert((deadline, Timer::Node(id, place)));
+                        timers.extend(again.map(|again| (again, Timer::Again(id, place))));
+                        waiting.extend(socket.map(|socket| (socket, id)));
                     }
                 }
             }

@@ -125,7 +125,9 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     pub(super) fn window_for(&mut self, now: Instant, tag: &G) -> Option<WindowId> {
         let free = |window: &Window<N>| {
             let carries = |id: &SocketId| self.sockets.get(id).is_some_and(|socket| socket.carries(tag));
-            window.is_active(now) && !window.sockets.values().any(carries)
+            // A request that reconnects may have no socket at the moment.
+            let asks = |id: &RequestId| self.requests.get(id).is_some_and(|request| request.tag == *tag);
+            window.is_active(now) && !window.sockets.values().any(carries) && !window.requests.iter().any(asks)
         };
         if let Some((&id, _)) = self.windows.iter().rev().find(|(_, window)| free(window)) {
             return Some(id);

@@ -61,8 +61,11 @@ pub(super) struct Asked {
     pub(super) socket: SocketId,
     since: Moment,
     pub(super) deadline: Moment,
-    /// Whether it has come that far.
+    /// Whether it has come that far, on this socket and on any.
     sent: bool,
+    pub(super) ever_sent: bool,
+    /// Its socket has ended, and there is to be another one.
+    pub(super) lost: bool,
     acked: bool,
     pub(super) told: Option<Told>,
 }
@@ -164,12 +167,16 @@ impl Inquiry {
             }
             let Some(asked) = self.asked.iter_mut().filter(due).min_by_key(|asked| asked.deadline) else { return };
             let after = asked.deadline - asked.since;
-            asked.told = Some(if asked.acked { Told::NoReply { after } } else { Told::NoAck { after } });
+            asked.told = Some(match (asked.lost, asked.acked) {
+                (true, _) => Told::Ended,
+                (false, true) => Told::NoReply { after },
+                (false, false) => Told::NoAck { after },
+            });
         }
     }
 
     fn on(&mut self, socket: SocketId) -> Option<&mut Asked> {
-        self.asked.iter_mut().find(|asked| asked.socket == socket && asked.told.is_none())
+        self.asked.iter_mut().find(|asked| asked.socket == socket && asked.told.is_none() && !asked.lost)
     }
 }
 
@@ -239,8 +246,30 @@ impl Books {
             window.turns += usize::from(first < nodes);
         }
         let (since, deadline) = (clock, clock + inquiry.ack);
-        let asked = Asked { server: link.server, socket, since, deadline, sent: false, acked: false, told: None };
+        let asked = Asked {
+            server: link.server,
+            socket,
+            since,
+            deadline,
+            sent: false,
+            ever_sent: false,
+            lost: false,
+            acked: false,
+            told: None,
+        };
         inquiry.asked.push(asked);
+    }
+
+    /// A request is sent again to a server whose socket has ended, in the same window. False if it is sent there for the first
+    /// time.
+    pub(super) fn sent_again(&mut self, socket: SocketId, id: RequestId) -> bool {
+        let link = self.sockets[&socket];
+        let inquiry = self.live.get_mut(&id).or(self.given_up.get_mut(&id)).expect("it is sent for somebody");
+        let lost = |asked: &&mut Asked| asked.lost && asked.told.is_none() && asked.server == link.server;
+        let Some(asked) = inquiry.asked.iter_mut().find(lost) else { return false };
+        (asked.socket, asked.sent, asked.lost) = (socket, false, false);
+        assert_eq!(inquiry.started.map(|start| start.window), Some(link.window), "a request keeps its window");
+        true
     }
 
     pub(super) fn inquiry(&self, id: RequestId) -> &Inquiry {
@@ -252,7 +281,7 @@ impl Books {
         let inquiry = self.live.get_mut(&id).filter(|inquiry| !inquiry.is_over())?;
         let tag = inquiry.tag;
         let asked = inquiry.on(socket)?;
-        asked.sent = true;
+        (asked.sent, asked.ever_sent) = (true, true);
         self.owed.insert((socket, tag));
         Some((asked.server, tag))
     }
@@ -295,7 +324,7 @@ impl Books {
     /// Who waits for an answer with this tag on this socket.
     pub(super) fn awaited(&self, socket: SocketId, tag: Tag) -> Option<RequestId> {
         let waits = |inquiry: &Inquiry| {
-            let on_it = |asked: &Asked| asked.socket == socket && asked.told.is_none() && asked.sent;
+            let on_it = |asked: &Asked| asked.socket == socket && asked.told.is_none() && asked.sent && !asked.lost;
             inquiry.tag == tag && inquiry.asked.iter().any(on_it) && !inquiry.is_over()
         };
         self.live.iter().find(|(_, inquiry)| waits(inquiry)).map(|(id, _)| *id)
@@ -326,8 +355,12 @@ impl Books {
         self.never_paid(socket, window);
         let mut waited = BTreeSet::new();
         for (id, inquiry) in self.live.iter_mut().filter(|(_, inquiry)| !inquiry.is_over()) {
+            let reconnects = inquiry.ask.reconnect;
             if let Some(asked) = inquiry.on(socket) {
-                asked.told = Some(Told::Ended);
+                match reconnects && asked.ever_sent {
+                    true => asked.lost = true,
+                    false => asked.told = Some(Told::Ended),
+                }
                 waited.insert(*id);
             }
         }

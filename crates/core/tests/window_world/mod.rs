@@ -263,6 +263,7 @@ impl World {
         if random.chance(setting.own_times) {
             ask.reply_timeout = Some(setting.options.reply_timeout.mul_f64(0.1 + random.fraction() * 1.9));
         }
+        ask.reconnect = random.chance(setting.reconnects);
         self.next_tag += 1;
         let tag = if setting.tags == 0 { self.next_tag } else { random.bits() % setting.tags };
         self.ask(tag, ask);
@@ -350,8 +351,10 @@ impl World {
                     }
                 }
                 Action::Send { socket, request } => {
-                    self.books.sent(self.clock, socket, request, &self.setting.options);
-                    self.promise_a_request_is_sent_in_order(socket, request);
+                    if !self.books.sent_again(socket, request) {
+                        self.books.sent(self.clock, socket, request, &self.setting.options);
+                        self.promise_a_request_is_sent_in_order(socket, request);
+                    }
                     let opens = self.setting.open.mul_f64(self.random.fraction());
                     self.at(self.clock + opens, Event::Sends(socket, request));
                 }

@@ -42,7 +42,7 @@ impl World {
     }
 
     fn promise_no_socket_lives_without_reason(&self) {
-        let waiting = |asked: &&super::books::Asked| asked.told.is_none();
+        let waiting = |asked: &&super::books::Asked| asked.told.is_none() && !asked.lost;
         let asked = self.books.live.values().flat_map(|inquiry| inquiry.asked.iter().filter(waiting));
         let needed: BTreeSet<SocketId> = asked.map(|asked| asked.socket).collect();
         for (socket, link) in self.books.sockets.iter().filter(|(_, link)| !link.ended) {
@@ -118,6 +118,9 @@ impl World {
         let (asked, rest) = told.split_at(inquiry.asked.len());
         for (account, asked) in asked.iter().zip(&inquiry.asked) {
             assert_eq!(*account, (asked.server, asked.told.unwrap_or(Told::Waiting)));
+        }
+        for (account, asked) in delivery.accounts.iter().zip(&inquiry.asked) {
+            assert_eq!(account.sent, asked.ever_sent, "whether it may have been received");
         }
         assert_eq!(rest.len(), inquiry.unasked());
         assert!(rest.iter().all(|(_, told)| *told == Told::NotAsked));

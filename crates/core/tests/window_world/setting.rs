@@ -19,6 +19,8 @@ pub(crate) struct Setting {
     pub(crate) names: f64,
     pub(crate) gives_up: f64,
     pub(crate) own_times: f64,
+    /// How likely a request reconnects.
+    pub(crate) reconnects: f64,
     pub(crate) only_any: bool,
     /// How likely an answer comes twice, and how likely a socket ends some time.
     pub(crate) twice: f64,
@@ -56,6 +58,7 @@ impl Setting {
             names: one_of(random, &[0.0, 0.3]),
             gives_up: random.fraction() * 0.4,
             own_times: one_of(random, &[0.0, 0.3]),
+            reconnects: one_of(random, &[0.0, 0.5, 1.0]),
             only_any: false,
             twice: random.fraction() * 0.5,
             drops: random.fraction() * 0.3,

@@ -61,12 +61,17 @@ pub enum SubmitError {
     /// The request cannot be sent.
     #[error("the request is malformed: {0}")]
     Malformed(String),
-    /// Nobody answered in time.
+    /// Nobody answered in time. A write may have been carried out all the same.
     #[error("no node answered in time")]
     TimedOut(#[source] RequestError<Message>),
-    /// There was no connection to any node, or none that lasted until an answer; one that is too long ends it too.
+    /// There was no connection to any node, or none that lasted until an answer; one that is too long ends it too. Of a write:
+    /// it was not sent.
     #[error("no node could be reached, or the connection broke")]
     Disconnected(#[source] RequestError<Message>),
+    /// A write was sent, and connections ended before there was an answer: it may have been carried out. The same request can be
+    /// submitted again; nodes that have carried it out answer it without doing so again.
+    #[error("sent, outcome unknown: submit the same request again")]
+    OutcomeUnknown(#[source] RequestError<Message>),
     /// Too few nodes gave the same answer.
     #[error("too few nodes gave the same answer")]
     NoConsensus(#[source] RequestError<Message>),
@@ -134,6 +139,24 @@ impl From<RequestError<Message>> for SubmitError {
                 }
             },
             _ => SubmitError::Request(error),
+        }
+    }
+}
+
+impl SubmitError {
+    /// Of a write: it may have been carried out if a node can have received it.
+    pub(super) fn of_write(error: RequestError<Message>) -> SubmitError {
+        let sent = error.accounts().iter().any(|account| account.sent);
+        let cut = |account: &Account<Message>| account.sent && matches!(account.told, Told::Closed(_));
+        let cut = error.accounts().iter().any(cut);
+        match (error, cut) {
+            (error @ (RequestError::NoQuorum { .. } | RequestError::NoAnswer { .. }), true) => {
+                SubmitError::OutcomeUnknown(error)
+            }
+            (error, _) => match SubmitError::from(error) {
+                SubmitError::Disconnected(source) if sent => SubmitError::OutcomeUnknown(source),
+                other => other,
+            },
         }
     }
 }

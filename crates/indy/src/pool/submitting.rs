@@ -30,6 +30,9 @@ impl Pool {
     /// A node that acknowledges a request has the `reply_timeout` to answer, of all kinds of requests: who asks each node may wait
     /// that long for one that only acknowledges.
     ///
+    /// A write whose connections are cut is sent again on new ones, with the identity of its window, until the deadlines of the
+    /// nodes: they recognise it, and carry it out once.
+    ///
     /// Cancel safety: the request is forgotten, but nodes that have it may carry it out.
     ///
     /// # Errors
@@ -58,8 +61,9 @@ impl Pool {
                 Ok(agreed(as_wanted(asking, request).await?))
             }
             Kind::Write => {
-                let asking = self.requester.quorum(outgoing, wanted, compared);
-                Ok(agreed(as_wanted(asking, request).await?))
+                // Nodes know a request that comes twice by its digest: it is carried out once, and answered again.
+                let asking = self.requester.quorum(outgoing, wanted, compared).reconnect(true);
+                Ok(agreed(as_wanted(asking, request).await.map_err(SubmitError::of_write)?))
             }
             Kind::Each => {
                 let told = as_wanted(self.requester.all(outgoing), request).await?;
