@@ -83,6 +83,48 @@ async fn three_servers_killed_in_turn_under_load() {
     println!("shrunk to one connection at each server; drained: none is left at any");
 }
 
+/// The manager of bb8-redis never says that a connection has broken, and commands to a dead server fail at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_server_gets_few_claims_with_default_options() {
+    let mut servers = [Redis::start(&USERS).await, Redis::start(&USERS).await, Redis::start(&USERS).await];
+    let stalls = Stalls::watch();
+    let addresses = servers.each_ref().map(Server::address);
+    let pool = Pool::builder(bb8()).backends(addresses).build().unwrap();
+    let (start, (end, ended)) = (Instant::now(), tokio::sync::watch::channel(false));
+    let mut users = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (pool, ended) = (pool.clone(), ended.clone());
+        users.spawn(async move {
+            let mut got = Vec::new();
+            while !*ended.borrow() {
+                let mut claim = pool.claim().await.unwrap();
+                got.push((start.elapsed(), claim.backend().socket_addr()));
+                let _: Result<(), _> = redis::cmd("INCR").arg("counter").query_async(&mut **claim).await;
+            }
+            got
+        });
+    }
+    tokio::time::sleep(ms(2_000)).await;
+    servers[0].kill();
+    let killed = start.elapsed();
+    tokio::time::sleep(ms(4_000)).await;
+    end.send_replace(true);
+    let got: Vec<_> = users.join_all().await.into_iter().flatten().collect();
+    let share = |from: Duration, until: Duration| {
+        let window: Vec<_> = got.iter().filter(|(at, _)| (from..until).contains(at)).collect();
+        let dead = window.iter().filter(|(_, server)| *server == addresses[0]).count();
+        (dead as f64 / window.len() as f64, window.len())
+    };
+    let late = killed + ms(1_000) + stalls.worst();
+    let (before, at_once, after) =
+        (share(ms(0), killed), share(killed, late), share(late, late + Duration::from_secs(3)));
+    println!(
+        "share of the killed server and claims: {before:.3?} before, {at_once:.3?} in the next second, {after:.3?} then"
+    );
+    assert!((0.15..0.5).contains(&before.0), "{before:?}");
+    assert!(after.0 < 0.02 && after.1 > 1_000, "{after:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_no_server_lives_claims_say_so_and_are_served_again_when_one_does() {
     let mut servers = [Redis::start(&USERS).await, Redis::start(&USERS).await];

@@ -23,7 +23,9 @@ use std::time::Duration;
 ///
 /// What blames a backend, so that it is tried later and less: failing to connect, [`Claim::fail`](crate::Claim::fail), and
 /// connections that end within one `delay` of the recovery policy before anybody used them. A connection that is closed
-/// when it comes back, or that does not pass its check or reset, is just replaced, at once if it is needed.
+/// when it comes back, or that does not pass its check or reset, is just replaced, at once if it is needed. If it was checked or
+/// reset after a use, that use has failed: [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) picks the backend less for a few
+/// seconds, and [`Ejection`](crate::Ejection) counts it.
 ///
 /// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check`
 /// or `reset` was cut short is closed, never lent.
@@ -68,10 +70,18 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Cleaning after use, for connectors with `RESETS = true`: run in the background when a claim has come back, within
     /// `check_timeout`, before the connection is lent again. One that fails, is cut short, or panics is closed and replaced,
-    /// without blame; what it said is logged, at the level of debugging. Default: nothing.
+    /// and the use counts as failed; what it said is logged, at the level of debugging. Default: nothing.
     fn reset(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = connection;
         ready(Ok(()))
+    }
+
+    /// How old the last check may be when a claim comes back. If it is older, [`check`](Connect::check) runs in the background,
+    /// within `check_timeout`, before the connection is lent again. A connection that is used more often than this is checked
+    /// once in this time, and claims do not wait for it while another connection is idle. For connections that do not know
+    /// whether they have broken. Asked once, when the pool is built; at least a millisecond. Default: never.
+    fn validate_every(&self) -> Option<Duration> {
+        None
     }
 
     /// An orderly goodbye, within `check_timeout`. Not called for connections that have ended by themselves, were failed by

@@ -30,6 +30,8 @@ struct Log {
     checks: usize,
     broken: Vec<usize>,
     invalid: Vec<usize>,
+    /// A server that has died: it cannot be connected to, and none of its connections is valid.
+    dead: Option<SocketAddr>,
     refuse: bool,
     /// Asked whether it has broken, a broken one panics.
     panics: bool,
@@ -90,7 +92,7 @@ impl bb8::ManageConnection for Manager {
     async fn connect(&self) -> Result<Connection, Refused> {
         let server = self.server;
         self.world.change(|log| {
-            if log.refuse {
+            if log.refuse || log.dead == Some(server) {
                 return Err(Refused(53300));
             }
             log.connected.push(server);
@@ -102,7 +104,11 @@ impl bb8::ManageConnection for Manager {
         assert_eq!(connection.server, self.server, "asked of the manager that made it");
         self.world.change(|log| {
             log.checks += 1;
-            if log.invalid.contains(&connection.id) { Err(Refused(8006)) } else { Ok(()) }
+            if log.invalid.contains(&connection.id) || log.dead == Some(connection.server) {
+                Err(Refused(8006))
+            } else {
+                Ok(())
+            }
         })
     }
 
@@ -157,6 +163,58 @@ async fn a_broken_connection_is_not_lent_again() {
     tokio::time::sleep(ms(600)).await;
     world.change(|log| log.broken.push(2));
     assert_eq!(pool.claim().await.unwrap().id, 3, "noticed at claim, after idling");
+}
+
+/// The manager never says that a connection has broken, as that of bb8-redis. Uses of a dead node fail at once, so its connections
+/// are idle most of the time.
+#[tokio::test(start_paused = true)]
+async fn dead_node_gets_few_claims_though_its_connections_never_look_broken() {
+    let world = World::new();
+    let pool = Pool::builder(world.connector()).backends((1..=3).map(address)).build().unwrap();
+    let start = tokio::time::Instant::now();
+    let mut users = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (pool, world) = (pool.clone(), world.clone());
+        users.spawn(async move {
+            let mut got = Vec::new();
+            while start.elapsed() < ms(10_000) {
+                let claim = pool.claim().await.unwrap();
+                let fails = world.0.borrow().dead == Some(claim.server);
+                got.push((start.elapsed(), claim.server));
+                tokio::time::sleep(if fails { ms(1) } else { ms(10) }).await;
+            }
+            got
+        });
+    }
+    tokio::time::sleep(ms(3_000)).await;
+    world.change(|log| log.dead = Some(address(1)));
+    let got: Vec<_> = users.join_all().await.into_iter().flatten().collect();
+    let share = |from: u64, until: u64| {
+        let window: Vec<_> = got.iter().filter(|(at, _)| (ms(from)..ms(until)).contains(at)).collect();
+        window.iter().filter(|(_, server)| *server == address(1)).count() as f64 / window.len() as f64
+    };
+    assert!((0.25..0.45).contains(&share(500, 3_000)), "{:.3} while it was alive", share(500, 3_000));
+    assert!(share(4_000, 10_000) < 0.02, "{:.3} after it died", share(4_000, 10_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_is_validated_at_most_every_500_ms_of_use() {
+    let world = World::new();
+    let pool = Pool::builder(world.connector()).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    let start = tokio::time::Instant::now();
+    while start.elapsed() < ms(10_000) {
+        let _claim = pool.claim().await.unwrap();
+        tokio::time::sleep(ms(1)).await;
+    }
+    let checks = world.0.borrow().checks;
+    assert!((10..=20).contains(&checks), "{checks} in 10 s");
+    let connector = world.connector().validate_every(None);
+    let pool = Pool::builder(connector).backends([address(1)]).spares(1).maximum(1).build().unwrap();
+    for _ in 0..3 {
+        let _claim = pool.claim().await.unwrap();
+        tokio::time::sleep(ms(1_000)).await;
+    }
+    assert_eq!(world.0.borrow().checks, checks, "turned off");
 }
 
 /// As with bb8 itself; with one attempt, which any blame would use up.

@@ -1,7 +1,8 @@
 //! Managers written for deadpool: one for each backend, recycling after use, told when a connection leaves.
 
 use carom::managers::deadpool::{FromManagers, Managed, ManagerError, from_managers, try_from_managers};
-use carom::{Backend, ClaimError, Connect, Policy, Pool};
+use carom::pool::BackendState;
+use carom::{Backend, ClaimError, Connect, Ejection, Policy, Pool};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -226,6 +227,23 @@ async fn a_manager_that_refuses_every_recycle_is_served_all_the_same() {
             assert!(pool.snapshot().cause.is_none(), "nothing has failed");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_recycle_counts_towards_ejection() {
+    let world = World::new();
+    world.change(|log| log.on_recycle = OnRecycle::Fail);
+    let pool = Pool::builder(world.connector())
+        .backends((1..=2).map(address))
+        .ejection(Ejection::default().consecutive(3))
+        .build()
+        .unwrap();
+    let ejected = || pool.snapshot().pool.backends.iter().any(|backend| backend.state == BackendState::Ejected);
+    for _ in 0..20 {
+        drop(pool.claim().await.unwrap());
+        tokio::time::sleep(ms(5)).await;
+    }
+    assert!(ejected(), "{:?}", pool.snapshot());
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,6 +28,8 @@ pub struct Life {
     pub(crate) born: Instant,
     /// When it was last known to be alive: made, back from use, or checked. Never too late, but perhaps a little early.
     pub(crate) seen: Instant,
+    /// When it was last known to work: made, or passed a check or reset.
+    pub(crate) checked: Instant,
     pub(crate) expires: Option<Instant>,
     pub(crate) uses: u64,
     /// Attempts that had failed before it was made. They are forgiven when it has lived for a while.
@@ -97,8 +99,8 @@ pub(crate) enum State {
 pub(crate) enum Aside {
     /// It has idled for a while.
     Check,
-    /// It has been used.
-    Reset,
+    /// It has been used. Passing makes that a successful use, unless its user reported a failure.
+    AfterUse { complained: bool },
 }
 
 /// What follows when a slot's connection has ended.

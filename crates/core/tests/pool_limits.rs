@@ -471,6 +471,66 @@ fn latency_is_the_time_until_the_response_begins() {
     assert_eq!(stage.machine.snapshot().backends[0].typical_use, Some(ms(10)));
 }
 
+/// Ends the check or reset that the machine asked for last.
+fn end_check(stage: &mut Stage, passed: bool) {
+    let check = stage.checks.pop().expect("a check was asked for");
+    stage.machine.handle_checked(stage.now, check, passed);
+    stage.go();
+}
+
+#[test]
+fn connection_is_checked_after_use_when_its_last_check_is_too_old() {
+    let mut stage = Stage::connected(Options { validate_every: Some(ms(500)), ..options(1, 1) }, &[1]);
+    for _ in 0..3 {
+        for _ in 0..4 {
+            let slot = stage.take();
+            stage.pass(ms(100));
+            stage.release(slot, Outcome::Open);
+            assert_eq!((stage.checks.len(), stage.of(Phase::Idle)), (0, 1), "it was checked less than 500 ms ago");
+        }
+        let slot = stage.take();
+        let waiter = stage.wait(ms(60_000));
+        stage.pass(ms(100));
+        assert_eq!(stage.machine.release_warm(slot), Returned::Declined);
+        stage.release(slot, Outcome::Open);
+        assert_eq!((stage.checks.len(), stage.granted(waiter)), (1, None), "it is not handed out before the check");
+        end_check(&mut stage, true);
+        let slot = stage.granted(waiter).expect("it has passed");
+        stage.release(slot, Outcome::Open);
+        stage.deliveries.clear();
+    }
+}
+
+#[test]
+fn failed_check_or_reset_after_use_is_a_failed_use() {
+    for (resets, validate_every) in [(true, None), (false, Some(ms(500)))] {
+        let limits = Options { resets, validate_every, ..ejecting(3, 60_000, 8) };
+        for times_out in [false, true] {
+            let mut stage = Stage::connected(limits.clone(), &[1, 2]);
+            for failures in 1..=3 {
+                assert_eq!(ejected(&stage), 0, "after {} failures", failures - 1);
+                let mut slots = take_of(&mut stage, 8, 1);
+                let slot = slots.remove(0);
+                slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Discarded));
+                while !stage.checks.is_empty() {
+                    end_check(&mut stage, true);
+                }
+                stage.accept_all();
+                stage.pass(ms(500));
+                stage.release(slot, Outcome::Open);
+                assert_eq!(stage.counts_of(1).of(Phase::Checking), 1);
+                if times_out {
+                    stage.pass(ms(3_000));
+                } else {
+                    end_check(&mut stage, false);
+                }
+                stage.accept_all();
+            }
+            assert_eq!((ejected(&stage), state_of(&stage, 1)), (1, BackendState::Ejected));
+        }
+    }
+}
+
 #[test]
 fn surplus_connections_are_released_no_faster_than_churn_allows() {
     let options = Options { churn_per_second: Some(2.0), max_idle: Some(ms(1_000)), ..options(0, 4) };

@@ -1,9 +1,11 @@
 //! Managers written for bb8: [`from_managers`] makes a connector of them, one manager for each backend.
 //!
 //! `connect` connects, within the pool's recovery policy. `has_broken` is asked when a claim comes back, and when a
-//! connection is claimed that has idled for over 500 ms. `is_valid` is the check that runs in the background after
-//! `check_after` of idling, within `check_timeout`; a claim never waits for it. A connection that has broken or is not
-//! valid is replaced; nobody is blamed for that. The manager's errors are the connector's: `source()` of a
+//! connection is claimed that has idled for over 500 ms. `is_valid` runs in the background, within `check_timeout`: after a
+//! use, before the connection is lent again, if it was last run more than 500 ms ago
+//! ([`validate_every`](FromManagers::validate_every)), and after `check_after` of idling. A connection that has broken or is not
+//! valid is replaced. One that is not valid after a use counts as a failed use of its backend: many managers cannot tell that a
+//! connection has broken, so this is how a node that died under load is noticed. The manager's errors are the connector's: `source()` of a
 //! [`ClaimError`](crate::ClaimError) can be downcast to them.
 //!
 //! ```
@@ -50,6 +52,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A connector made of managers: `make` is called once for each backend, when it is first connected to. A manager is
 /// forgotten 5 to 10 minutes after its last connection, and made again if its backend is dialled after that.
@@ -74,12 +77,26 @@ where
     E: From<M::Error> + Error + Send + Sync + 'static,
     F: Fn(&Backend) -> Result<M, E> + Send + Sync + 'static,
 {
-    FromManagers { kept: Kept::new(make) }
+    FromManagers { kept: Kept::new(make), validate_every: Some(VALIDATE_EVERY) }
 }
 
 /// What [`from_managers`] returns: `bb8::Pool<M>` becomes `carom::Pool<FromManagers<M>>`.
 pub struct FromManagers<M: ManageConnection, E = <M as ManageConnection>::Error> {
     kept: Kept<M, E>,
+    validate_every: Option<Duration>,
+}
+
+/// How old the last `is_valid` may be after a use.
+const VALIDATE_EVERY: Duration = Duration::from_millis(500);
+
+impl<M: ManageConnection, E> FromManagers<M, E> {
+    /// `is_valid` runs after a use if it was last run longer ago than this; `None` leaves it to `check_after`. Default 500 ms, at
+    /// least a millisecond. Without it, a dead node whose connections fail without `has_broken` keeps getting claims.
+    #[must_use]
+    pub fn validate_every(mut self, validate_every: impl Into<Option<Duration>>) -> FromManagers<M, E> {
+        self.validate_every = validate_every.into();
+        self
+    }
 }
 
 impl<M, E> Connect for FromManagers<M, E>
@@ -98,6 +115,10 @@ where
 
     fn is_open(&self, managed: &mut Managed<M>) -> bool {
         !managed.manager.has_broken(&mut managed.connection)
+    }
+
+    fn validate_every(&self) -> Option<Duration> {
+        self.validate_every
     }
 
     async fn check(&self, managed: &mut Managed<M>) -> Result<(), E> {

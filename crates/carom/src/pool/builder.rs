@@ -235,7 +235,8 @@ impl<C: Connect> Builder<C> {
         if self.claim_timeout.is_zero() {
             return Err(OptionsError::new("claim_timeout", "must be above zero").into());
         }
-        let options = Options { resets: C::RESETS, ..self.options };
+        let validate_every = self.connector.validate_every();
+        let options = Options { resets: C::RESETS, validate_every, ..self.options };
         let mut machine = Machine::new(options, seed(), clock::now())?;
         let name = self.name.or_else(|| self.source.name.clone()).unwrap_or_else(|| "pool".into());
         if !self.source.fixed.is_empty() {

@@ -144,15 +144,19 @@ impl Machine {
             | Outcome::Ended
             | Outcome::Dropped => {}
         }
+        let checks = (self.options.resets || self.must_validate(now, life)) && !self.must_close(index);
         match outcome {
             // The connection has proved itself, the backend has not.
             Outcome::Open if complained => self.forget_setback(index, life),
+            // Whether this was a successful use is for the check to show.
+            Outcome::Open if checks => {}
             Outcome::Open => self.backends.get_mut(backend).forgive(),
             Outcome::Ended | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {}
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
-            Outcome::Open if self.options.resets && !self.must_close(index) => self.reset(now, index, life),
+            Outcome::Open if checks && self.options.resets => self.reset(now, index, life, complained),
+            Outcome::Open if checks => self.validate(now, index, life, complained),
             Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {

@@ -37,6 +37,9 @@ pub struct Options {
     pub check_timeout: Duration,
     /// Connections are cleaned after use, within `check_timeout`, before they are lent again. Default false.
     pub resets: bool,
+    /// A connection is checked after use, within `check_timeout`, before it is lent again, if its last check is older than
+    /// this; at least a millisecond. Default off.
+    pub validate_every: Option<Duration>,
     /// How long claims should wait at most under overload: at its turn a claim is shed that waited longer, once the line has
     /// not been empty for 100 ms (and one that waited ten times as long in any case). Default off.
     pub target_delay: Option<Duration>,
@@ -72,6 +75,7 @@ impl Default for Options {
             check_after: None,
             check_timeout: Duration::from_secs(3),
             resets: false,
+            validate_every: None,
             target_delay: None,
             ejection: None,
             churn_per_second: None,
@@ -97,6 +101,8 @@ impl Options {
         sane("replace_unused_after", self.replace_unused_after)?;
         sane("check_after", self.check_after)?;
         recurring("check_after", self.check_after)?;
+        sane("validate_every", self.validate_every)?;
+        recurring("validate_every", self.validate_every)?;
         sane("check_timeout", Some(self.check_timeout))?;
         sane("decoherence", Some(self.decoherence))?;
         recurring("decoherence", Some(self.decoherence))?;
@@ -161,6 +167,8 @@ mod tests {
         assert_eq!(said(Options { decoherence: Duration::MAX, ..sane() }), "decoherence must be at most a year");
         let often = Duration::from_nanos(1);
         assert_eq!(said(Options { check_after: Some(often), ..sane() }), "check_after must be at least 1ms, not 1ns");
+        let validate_every = Some(often);
+        assert_eq!(said(Options { validate_every, ..sane() }), "validate_every must be at least 1ms, not 1ns");
         assert_eq!(said(Options { decoherence: often, ..sane() }), "decoherence must be at least 1ms, not 1ns");
         let without_any = said(Options { spares: 0, max_waiters: Some(0), ..sane() });
         assert!(without_any.starts_with("spares must be at least 1 with max_waiters 0"), "{without_any}");

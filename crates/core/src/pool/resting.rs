@@ -59,10 +59,22 @@ impl Machine {
     }
 
     /// A connection has been used, and is cleaned before anyone else gets it.
-    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life) {
-        let aside = State::Checking { life, last_used: now, since: now, aside: Aside::Reset };
-        let slot = self.take_aside(now, index, aside);
+    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life, complained: bool) {
+        let aside = Aside::AfterUse { complained };
+        let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
         self.act(Action::Reset { slot });
+    }
+
+    /// A connection has been used, and its last check was too long ago.
+    pub(super) fn validate(&mut self, now: Instant, index: u32, life: Life, complained: bool) {
+        let aside = Aside::AfterUse { complained };
+        let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
+        self.act(Action::Check { slot });
+    }
+
+    /// Whether a connection is to be checked after use.
+    pub(super) fn must_validate(&self, now: Instant, life: Life) -> bool {
+        self.options.validate_every.is_some_and(|every| life.checked + every <= now)
     }
 
     fn take_aside(&mut self, now: Instant, index: u32, state: State) -> SlotRef {

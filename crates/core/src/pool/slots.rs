@@ -42,7 +42,7 @@ impl Machine {
             .options
             .max_lifetime
             .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
-        self.offer(now, index, Life { born: now, seen: now, expires, uses: 0, failures });
+        self.offer(now, index, Life { born: now, seen: now, checked: now, expires, uses: 0, failures });
         self.give_turns(now, backend);
     }
 
@@ -64,15 +64,39 @@ impl Machine {
             return;
         };
         let life = life.seen_at(now);
-        if passed {
-            match aside {
-                Aside::Check => self.take_back(now, slot.index, life, last_used),
-                Aside::Reset => self.offer(now, slot.index, life),
-            }
-        } else {
-            let then = self.after_end(now, slot.index, life);
+        let backend = self.slots[slot.index()].backend;
+        if !passed {
+            let (then, ejected) = self.not_passed(now, slot.index, life, aside);
             self.follow(now, slot.index, then);
+            if ejected {
+                self.leave_out(now, backend);
+            }
+            return;
         }
+        let life = Life { checked: now, ..life };
+        match aside {
+            Aside::Check => self.take_back(now, slot.index, life, last_used),
+            Aside::AfterUse { complained } => {
+                if !complained {
+                    self.backends.get_mut(backend).forgive();
+                }
+                self.offer(now, slot.index, life);
+            }
+        }
+    }
+
+    /// What follows when a connection has not passed a check or reset; and whether its backend is ejected now. After a use
+    /// this is a failed use, unless its user has reported one already.
+    fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside) -> (Then, bool) {
+        let backend = self.slots[index as usize].backend;
+        let ejected = match aside {
+            Aside::AfterUse { complained: false } => {
+                self.picker.loads.fail(now, backend);
+                self.count_failure(now, backend)
+            }
+            Aside::AfterUse { complained: true } | Aside::Check => false,
+        };
+        (self.after_end(now, index, life), ejected)
     }
 
     /// An idle connection has ended by itself; it is for the driver to drop. Ignored if it is not idle any more. True if it
@@ -220,9 +244,13 @@ impl Machine {
                 State::Connecting { tries, .. } => self.doubt(now, slot, tries.timeout()),
                 State::Backoff { tries, .. } => self.dial(now, slot.index, tries),
                 State::Idle { life, looked_at, .. } => self.look_at_idle(now, slot, life, looked_at),
-                State::Checking { life, .. } => {
-                    let then = self.after_end(now, slot.index, life.seen_at(now));
+                State::Checking { life, aside, .. } => {
+                    let backend = found.backend;
+                    let (then, ejected) = self.not_passed(now, slot.index, life.seen_at(now), aside);
                     self.cut_short(now, slot, then, Some(self.options.check_timeout));
+                    if ejected {
+                        self.leave_out(now, backend);
+                    }
                 }
                 State::Closing { .. } => {
                     let timed_out = Some(self.options.check_timeout);

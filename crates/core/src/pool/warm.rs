@@ -62,6 +62,7 @@ impl Machine {
             || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)
             || self.options.max_uses.is_some_and(|most| life.uses >= most)
+            || self.options.validate_every.is_some_and(|every| life.checked + every <= self.latest)
         {
             return Returned::Declined;
         }

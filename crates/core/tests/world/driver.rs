@@ -340,6 +340,10 @@ impl World {
 
     pub(super) fn watch_ends(&mut self, slot: SlotRef, ending: Ending) {
         let now = self.now();
+        if self.machine.is_current(slot) {
+            // The connection may have ended long before this was noticed.
+            self.went_wrong(self.seats[slot.index()].server);
+        }
         self.machine.handle_ended(now, slot, ending);
         self.after_driver_call();
     }

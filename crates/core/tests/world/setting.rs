@@ -87,6 +87,8 @@ impl Setting {
             max_lifetime: random.chance(0.4).then(|| millis(random, 500, 10_000)),
             max_uses: random.chance(0.3).then(|| 1 + random.below(8) as u64),
             resets: random.chance(0.3),
+            validate_every: [None, Some(Duration::from_millis(500)), Some(Duration::from_millis(20))]
+                [seed as usize % 3],
             check_after: random.chance(0.5).then(|| millis(random, 100, 2_000)),
             check_timeout: millis(random, 50, 1_000),
             pick: [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo][random.below(3)],
@@ -189,6 +191,7 @@ impl Setting {
                 check_timeout: Duration::from_millis(300),
                 // Cleaning makes every use longer; here the load is what the others can just carry.
                 resets: false,
+                validate_every: None,
                 target_delay: None,
                 ejection: None,
                 churn_per_second: None,
