@@ -64,8 +64,8 @@ impl Ejection {
         if self.consecutive == 0 {
             return Err("consecutive must be at least 1");
         }
-        if self.time.is_zero() {
-            return Err("time must be above zero");
+        if self.time < Duration::from_millis(1) {
+            return Err("time must be at least 1ms");
         }
         if self.time > Duration::from_secs(86_400) {
             return Err("time must be at most a day");
@@ -184,6 +184,7 @@ mod tests {
     fn nonsense_is_named() {
         assert_eq!(Ejection::default().consecutive(0).validate(), Err("consecutive must be at least 1"));
         assert_eq!(Ejection::default().max_ejected(1.5).validate(), Err("max_ejected must be between 0 and 1"));
-        assert_eq!(Ejection::default().time(Duration::ZERO).validate(), Err("time must be above zero"));
+        assert_eq!(Ejection::default().time(Duration::ZERO).validate(), Err("time must be at least 1ms"));
+        assert_eq!(Ejection::default().time(Duration::from_nanos(1)).validate(), Err("time must be at least 1ms"));
     }
 }

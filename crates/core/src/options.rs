@@ -48,8 +48,11 @@ pub(crate) fn sane(option: &'static str, value: Option<Duration>) -> Result<(), 
     }
 }
 
-/// What comes again and again must leave time for something else.
-pub(crate) fn recurring(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
+/// Refuses an interval below 1 ms: repeated without end, it would be a busy loop.
+///
+/// # Errors
+/// When it is, with its value.
+pub fn recurring(option: &'static str, value: Option<Duration>) -> Result<(), OptionsError> {
     match value {
         Some(value) if value < Duration::from_millis(1) => {
             Err(OptionsError::new(option, format!("must be at least 1ms, not {value:?}")))

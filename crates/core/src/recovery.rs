@@ -76,7 +76,8 @@ impl Policy {
         self
     }
 
-    /// How long to wait after the first failure; doubles with each further one. Default 100 ms.
+    /// How long to wait after the first failure; doubles with each further one. 0 stands for the shortest delay, 1 ms, and needs
+    /// a `max_delay`. Default 100 ms.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Policy {
         self.delay = delay;
@@ -112,7 +113,7 @@ impl Policy {
     /// # Errors
     /// The first field that is out of bounds.
     pub fn validate(&self) -> Result<(), PolicyError> {
-        let refuse = |field, problem| Err(PolicyError { field, problem });
+        let refuse = |field, problem: &str| Err(PolicyError { field, problem: problem.to_owned() });
         if self.attempts == 0 {
             return refuse("attempts", "must be at least 1");
         }
@@ -131,8 +132,11 @@ impl Policy {
         if self.max_delay.is_some_and(|cap| cap > DAY) {
             return refuse("max_delay", "must be at most a day");
         }
-        if self.max_delay.is_some_and(|cap| cap.is_zero()) {
-            return refuse("max_delay", "must be above zero: what is dead would be tried without end");
+        if let Some(cap) = self.max_delay.filter(|cap| *cap < SHORTEST_DELAY) {
+            return Err(PolicyError { field: "max_delay", problem: format!("must be at least 1ms, not {cap:?}") });
+        }
+        if self.delay.is_zero() && self.max_delay.is_none() {
+            return refuse("delay", "must be at least 1ms without a max_delay, not 0ns");
         }
         if self.max_timeout.is_some_and(|cap| cap < self.timeout) {
             return refuse("max_timeout", "must not be below timeout");
@@ -158,7 +162,16 @@ impl Policy {
 
     /// The delay between attempts on something already given up, left to chance by `spread`.
     pub fn watch_delay(&self, random: &mut Random) -> Duration {
-        random.around(self.longest_delay(), self.spread)
+        self.jittered(self.longest_delay(), random)
+    }
+
+    /// The delay after the first failure. Doubling 0 would stay 0.
+    fn first_delay(&self) -> Duration {
+        self.delay.max(SHORTEST_DELAY)
+    }
+
+    fn jittered(&self, delay: Duration, random: &mut Random) -> Duration {
+        random.around(delay, self.spread).max(SHORTEST_DELAY)
     }
 
     /// The delay between attempts while every backend is dead: as [`Policy::watch_delay`], but at most a second, jitter
@@ -179,8 +192,9 @@ impl Policy {
 
     /// The delay after so many failures in a row, left to chance by `spread`.
     pub(crate) fn delay_after(&self, failures: u32, random: &mut Random) -> Duration {
-        let doubled = self.delay.saturating_mul(1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
-        random.around(doubled.min(self.max_delay.unwrap_or(DAY)), self.spread)
+        let factor = 1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        let doubled = self.first_delay().saturating_mul(factor);
+        self.jittered(doubled.min(self.max_delay.unwrap_or(DAY)), random)
     }
 
     /// Whether no attempt is left after so many failures in a row.
@@ -195,7 +209,7 @@ impl Policy {
 
     /// The longest delay between attempts.
     pub(crate) fn longest_delay(&self) -> Duration {
-        self.max_delay.unwrap_or_else(|| self.doubled_out(self.delay))
+        self.max_delay.unwrap_or_else(|| self.doubled_out(self.first_delay()))
     }
 
     fn doubled_out(&self, base: Duration) -> Duration {
@@ -204,10 +218,10 @@ impl Policy {
 }
 
 /// A policy field that makes no sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
     field: &'static str,
-    problem: &'static str,
+    problem: String,
 }
 
 impl fmt::Display for PolicyError {
@@ -305,7 +319,7 @@ impl Recovery {
 }
 
 /// An operation whose policy makes no sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryError {
     operation: &'static str,
     problem: PolicyError,
@@ -441,6 +455,31 @@ mod tests {
             "initial policy: max_timeout must be at most a day"
         );
         assert_eq!(said(Policy::default().delay(DAY * 2)), "initial policy: delay must be at most a day");
+    }
+
+    #[test]
+    fn delays_that_would_be_a_busy_loop_are_refused_with_value_and_limit() {
+        let said = |policy: Policy| policy.validate().unwrap_err().to_string();
+        let nano = Duration::from_nanos(1);
+        assert_eq!(
+            said(Policy::default().delay(ms(0)).max_delay(None)),
+            "delay must be at least 1ms without a max_delay, not 0ns"
+        );
+        assert_eq!(said(Policy::default().delay(ms(0)).max_delay(nano)), "max_delay must be at least 1ms, not 1ns");
+        assert_eq!(said(Policy::default().delay(ms(0)).max_delay(ms(0))), "max_delay must be at least 1ms, not 0ns");
+        assert_eq!(Policy::default().delay(ms(0)).validate(), Ok(()));
+    }
+
+    #[test]
+    fn no_delay_is_below_1_ms_and_zero_doubles_from_there() {
+        let mut random = Random::new(1);
+        let exact = Policy::default().attempts(9).delay(ms(0)).max_delay(ms(5)).spread(0.0);
+        assert_eq!([1, 2, 3, 4].map(|failures| exact.delay_after(failures, &mut random)), [1, 2, 4, 5].map(ms));
+        let jittered = Policy::default().attempts(u32::MAX).delay(ms(0)).max_delay(ms(1)).spread(1.0);
+        for _ in 0..1_000 {
+            assert!(jittered.delay_after(1, &mut random) >= ms(1));
+            assert!(jittered.watch_delay(&mut random) >= ms(1));
+        }
     }
 
     #[test]

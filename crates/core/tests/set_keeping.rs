@@ -311,7 +311,7 @@ fn a_backend_that_works_but_refuses_more_is_left_alone_for_a_while() {
     assert_eq!(stage.dialling(), [1]);
     stage.refuse(1);
     stage.wait(at(1, 0));
-    stage.pass(ms(1));
+    stage.pass(ms(2));
     assert_eq!(stage.dialling(), [1], "somebody who waits is worth an attempt");
 }
 

@@ -113,8 +113,8 @@ impl Options {
         ];
         for (option, time) in times {
             let (least, most) = (Duration::from_millis(1), Duration::from_secs(365 * 86_400));
-            if time.is_some_and(|time| !(least..=most).contains(&time)) {
-                return Err(OptionsError::new(option, "must be from 1ms to a year"));
+            if let Some(time) = time.filter(|time| !(least..=most).contains(time)) {
+                return Err(OptionsError::new(option, format!("must be from 1ms to a year, not {time:?}")));
             }
         }
         Ok(())

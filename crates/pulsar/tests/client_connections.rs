@@ -29,7 +29,7 @@ async fn options_that_make_no_sense_are_refused() {
         Ok(client) => panic!("{client:?}"),
     };
     let seconds = Duration::from_secs;
-    for nonsense in [seconds(0), Duration::MAX] {
+    for nonsense in [seconds(0), Duration::from_nanos(1), Duration::MAX] {
         assert_eq!(refused(at().connection_max_idle(nonsense).build()), "connection_max_idle");
         assert_eq!(refused(at().connection_max_idle_of_tests(nonsense).build()), "connection_max_idle");
         assert_eq!(refused(at().connection_idle_interval(nonsense).build()), "connection_idle_interval");
@@ -42,6 +42,9 @@ async fn options_that_make_no_sense_are_refused() {
     at().connection_max_idle(None).connection_idle_interval(None).build().unwrap();
     assert_eq!(refused(at().operation_timeout(Duration::from_micros(999)).build()), "operation_timeout");
     assert_eq!(refused(at().recovery(Policy::default().attempts(0)).build()), "recovery");
+    let hasty = Policy::default().delay(seconds(0));
+    assert_eq!(refused(at().recovery(hasty.clone().max_delay(None)).build()), "recovery");
+    at().recovery(hasty).build().unwrap();
     assert_eq!(refused(at().dns(DnsOptions::default().concurrency(0)).build()), "dns");
     assert_eq!(refused(at().dns(DnsOptions::default().nameservers_at("a..b")).build()), "dns");
     assert_eq!(refused(at().token("").build()), "token");

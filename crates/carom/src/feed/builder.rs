@@ -8,7 +8,7 @@ use crate::building::{self, BuildError};
 use crate::monitor::Monitor;
 use crate::seed::seed;
 use carom_core::feed::{Machine, Options};
-use carom_core::options::OptionsError;
+use carom_core::options::{OptionsError, recurring};
 use carom_core::recovery::Recovery;
 use std::fmt;
 use std::sync::Arc;
@@ -142,9 +142,7 @@ impl<A: Adapter> Builder<A> {
     pub fn build(mut self) -> Result<Feed<A>, BuildError> {
         let pacing = self.adapter.pacing();
         (self.options.batch, self.options.pace) = (pacing.batch, pacing.pace);
-        if pacing.heartbeat.is_some_and(|every| every.is_zero()) {
-            return Err(OptionsError::new("heartbeat", "must be above zero").into());
-        }
+        recurring("heartbeat", pacing.heartbeat)?;
         if self.backlog == 0 {
             return Err(OptionsError::new("backlog", "must be at least 1").into());
         }

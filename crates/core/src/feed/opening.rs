@@ -204,10 +204,6 @@ impl Machine {
             Trouble::Unopened | Trouble::Uncredentialed if policy.is_used_up_by(failures) => {
                 policy.watch_delay(&mut self.random)
             }
-            // Nothing doubled stays nothing, and would be a tight loop.
-            Trouble::ShortLived if policy.is_used_up_by(failures) && doubled.is_zero() => {
-                policy.watch_delay(&mut self.random)
-            }
             Trouble::Unopened | Trouble::Uncredentialed | Trouble::ShortLived => doubled,
         };
         let (unopened, uncredentialed) = match trouble {

@@ -97,8 +97,11 @@ impl Options {
         self.refuse_size(self.spares, self.maximum)?;
         sane("outage_wait", Some(self.outage_wait).filter(|wait| !wait.is_zero()))?;
         sane("max_idle", self.max_idle)?;
+        recurring("max_idle", self.max_idle)?;
         sane("max_lifetime", self.max_lifetime)?;
+        recurring("max_lifetime", self.max_lifetime)?;
         sane("replace_unused_after", self.replace_unused_after)?;
+        recurring("replace_unused_after", self.replace_unused_after)?;
         sane("check_after", self.check_after)?;
         recurring("check_after", self.check_after)?;
         sane("validate_every", self.validate_every)?;

@@ -1,6 +1,6 @@
 //! What a resolver is told: whom to look for, and how patiently.
 
-use crate::options::OptionsError;
+use crate::options::{OptionsError, recurring};
 use crate::recovery::{DAY, Recovery};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +52,8 @@ impl Options {
         if self.concurrency == 0 {
             return Err(OptionsError::new("concurrency", "must be at least 1"));
         }
-        if self.min_ttl.is_zero() {
-            return Err(OptionsError::new("min_ttl", "must be above zero: a TTL of 0 would be asked for without end"));
-        }
+        // A TTL of 0 is asked for again after this.
+        recurring("min_ttl", Some(self.min_ttl))?;
         if self.max_ttl < self.min_ttl {
             return Err(OptionsError::new("max_ttl", "must not be below min_ttl"));
         }

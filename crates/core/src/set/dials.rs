@@ -75,7 +75,7 @@ impl Machine {
         let Dial::Connecting { tries, .. } = &found.dial else { return };
         let mut tries = tries.clone();
         match tries.fail(&policy, &mut self.random) {
-            Some(delay) => self.back_off(now, backend, place, tries, delay),
+            Some(delay) => self.back_off(now, backend, place, tries, delay.max(SHORTEST_DELAY)),
             None => self.exhausted(now, backend, place, &policy),
         }
         self.give_turns(now, backend);
@@ -137,7 +137,7 @@ impl Machine {
     pub(super) fn set_back_if_young(&mut self, now: Instant, id: ConnectionId) {
         let Some(&Connection { backend, created, failures, .. }) = self.connection(id) else { return };
         let policy = self.policy(backend).clone();
-        if now.saturating_duration_since(created) < policy.shortest_life() {
+        if now.saturating_duration_since(created) < policy.shortest_life().max(SHORTEST_DELAY) {
             let delay = policy.delay_after(failures, &mut self.random);
             let record = self.record(backend);
             // A failed dial may have set one already; a report of use does not cancel that.

@@ -2,7 +2,7 @@
 
 use crate::ejection::Ejection;
 use crate::idle;
-use crate::options::{OptionsError, sane};
+use crate::options::{OptionsError, recurring, sane};
 use crate::recovery::{DAY, Recovery};
 use std::time::Duration;
 
@@ -83,6 +83,9 @@ impl Options {
         for (option, time) in times {
             sane(option, time)?;
         }
+        recurring("max_idle", self.max_idle)?;
+        recurring("idle_interval", self.idle_interval)?;
+        recurring("decoherence", Some(self.decoherence))?;
         if self.drain_timeout > 365 * DAY {
             return refuse("drain_timeout", "must be at most a year");
         }

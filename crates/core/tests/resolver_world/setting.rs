@@ -65,7 +65,7 @@ impl Setting {
 }
 
 fn policy(random: &mut Random, spread: f64) -> Policy {
-    let delay = *one_of(random, &[ms(0), ms(50), ms(2_000)]);
+    let delay = *one_of(random, &[ms(1), ms(50), ms(2_000)]);
     Policy::default()
         .attempts(1 + random.below(3) as u32)
         .timeout(*one_of(random, &[ms(100), ms(1_000)]))

@@ -137,7 +137,7 @@ impl Books {
     pub(super) fn retired(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
         let Some(link) = self.links.get_mut(&id) else { return };
         link.retired = true;
-        let (server, short) = (link.server, clock - link.created < setting.limits.delay);
+        let (server, short) = (link.server, clock - link.created < setting.limits.delay.max(ms(1)));
         if short && !link.served && !link.told_removed {
             self.accuse(clock, server, id, setting);
         }
@@ -154,7 +154,7 @@ impl Books {
 
     pub(super) fn ended_by_itself(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        let (server, short) = (link.server, clock - link.created < setting.limits.delay);
+        let (server, short) = (link.server, clock - link.created < setting.limits.delay.max(ms(1)));
         let served = link.served;
         if link.told_removed {
             self.forget(id);
@@ -186,7 +186,7 @@ impl Books {
 
     /// The next dial has to wait, at least for the shortest delay there is.
     fn rest(&mut self, clock: Moment, server: usize, setting: &Setting) {
-        let least = setting.limits.delay.mul_f64(1.0 - setting.limits.spread / 2.0);
+        let least = setting.limits.delay.mul_f64(1.0 - setting.limits.spread / 2.0).max(ms(1));
         self.rests.insert(server, clock + least);
         self.accused.remove(&server);
     }
@@ -298,10 +298,10 @@ impl World {
         assert!(dialling <= options.connecting_per_backend, "{dialling} dials to one backend");
         let taking = self.books.links.values().filter(of).filter(|link| link.takes_leases()).count();
         assert!(options.per_backend == 0 || dialling + taking <= options.per_backend, "more than there are places");
-        // With several places each has its own delays.
+        // H6: with the bound on dials under way, no more attempts than that in each delay.
+        let rests = self.books.rests.get(&server);
+        assert!(rests.is_none_or(|until| *until <= self.clock), "dialled before {rests:?}");
         if options.per_backend == 1 {
-            let rests = self.books.rests.get(&server);
-            assert!(rests.is_none_or(|until| *until <= self.clock), "dialled before {rests:?}");
             let before = self.books.dialled.insert(server, self.clock);
             assert!(before.is_none_or(|before| self.clock - before >= ms(1)), "dialled at {before:?} and again");
         }

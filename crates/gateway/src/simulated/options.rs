@@ -142,8 +142,8 @@ impl Options {
         ];
         let (shortest, longest) = (Duration::from_millis(1), Duration::from_secs(86_400));
         for (option, time) in times {
-            if time.is_some_and(|time| !(shortest..=longest).contains(&time)) {
-                return Err(OptionsError::new(option, "must be from 1 ms to a day"));
+            if let Some(time) = time.filter(|time| !(shortest..=longest).contains(time)) {
+                return Err(OptionsError::new(option, format!("must be from 1ms to a day, not {time:?}")));
             }
         }
         Ok(())

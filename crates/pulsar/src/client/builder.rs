@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 /// The shortest `connection_max_idle` that is taken, as in Pulsar's own clients.
 const SHORTEST_IDLE: Duration = Duration::from_secs(15);
 
-/// The shortest `operation_timeout` that is taken: no broker answers within less.
-const SHORTEST_OPERATION: Duration = Duration::from_millis(1);
+/// The shortest time that an option may be: an interval below it would be a busy loop, and no broker answers within less.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The longest delay between two attempts at what has worked before, and between two dials of a broker. With the default spread, an
 /// attempt is made at least every 5 s.
@@ -276,13 +276,10 @@ impl Builder {
         ];
         for (option, time) in times {
             match time {
-                Some(Duration::ZERO) => return refuse(option, "must be above zero"),
+                Some(time) if time < SHORTEST => return refuse(option, &format!("must be at least 1ms, not {time:?}")),
                 Some(time) if time > LONGEST => return refuse(option, "must be at most a year"),
                 Some(_) | None => {}
             }
-        }
-        if self.operation_timeout < SHORTEST_OPERATION {
-            return refuse("operation_timeout", "must be at least 1 ms");
         }
         if self.max_idle.is_none() && self.idle_interval.is_some() {
             return refuse("connection_idle_interval", "has no effect without `connection_max_idle`");
