@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::wire::ServerError;
 use carom::Policy;
 use carom_core::random::Random;
-use carom_core::recovery::Tries;
+use carom_core::recovery::{SHORTEST_DELAY, Tries};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -101,7 +101,11 @@ impl Patience {
             return Err(error);
         }
         self.trouble.set(error.clone());
-        let delay = self.tries.fail(&self.policy, &mut self.random).unwrap_or(self.allowed);
+        let delay = self
+            .tries
+            .fail(&self.policy, &mut self.random)
+            .map(|delay| delay.max(SHORTEST_DELAY))
+            .unwrap_or(self.allowed);
         match self.again {
             true => tracing::warn!(what = self.what, %error, ?delay, "without a broker, to be tried again"),
             false => tracing::debug!(what = self.what, %error, ?delay, "to be tried again"),
@@ -176,7 +180,7 @@ impl Pace {
         if !std::mem::replace(&mut self.short, true) {
             return Duration::ZERO;
         }
-        self.tries.fail(&self.policy, &mut self.random).unwrap_or(SHORT_LIFE)
+        self.tries.fail(&self.policy, &mut self.random).map(|delay| delay.max(SHORTEST_DELAY)).unwrap_or(SHORT_LIFE)
     }
 }
 
