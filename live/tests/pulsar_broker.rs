@@ -88,6 +88,23 @@ async fn messages_of_the_python_client_arrive_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunked_messages_of_the_python_client_are_assembled() {
+    let Some(pulsar) = cluster().await else { return };
+    let client = client(&pulsar).build().unwrap();
+    let mut consumer = client.consumer("chunked", "carom").await.unwrap();
+    // The broker takes 5 MiB at a time: three chunks each.
+    let size = 12 * 1024 * 1024;
+    let arguments = ["produce", &pulsar.service_url(), "chunked", "2", &size.to_string(), "chunking"];
+    python::run("pulsar_peer.py", &arguments).await;
+    read_numbered(&mut consumer, 2, size).await;
+    consumer.close().await.unwrap();
+    let mut consumer = client.consumer("chunked", "carom").await.unwrap();
+    client.producer("chunked").await.unwrap().send("2").await.unwrap();
+    assert_eq!(number_of(&next(&mut consumer).await), 2, "all chunks were acknowledged");
+    client.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_python_client_reads_messages_once_and_in_order() {
     let Some(pulsar) = cluster().await else { return };
     let client = client(&pulsar).build().unwrap();

@@ -134,7 +134,8 @@ pub enum Error {
         topic: Arc<str>,
         /// Which.
         id: crate::MessageId,
-        /// Why; `None` when it is compressed or encrypted, which this client does not undo.
+        /// Why; `None` when it is compressed or encrypted, which this client does not undo, or a chunk of a message of more than
+        /// 128 MiB.
         source: Option<WireError>,
     },
     /// The message to be acknowledged is of a topic or a subscription that the consumer does not read.

@@ -175,6 +175,47 @@ async fn a_message_that_cannot_be_read_can_be_acknowledged() {
     assert!(matches!(elsewhere, Error::Foreign { .. }), "{elsewhere}");
 }
 
+/// Frames that deliver entries of ledger 1 as the chunks of one message.
+fn chunks(consumer_id: u64, entries: std::ops::Range<u64>, parts: &[&'static str]) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    for (index, (entry_id, part)) in entries.zip(parts).enumerate() {
+        let message_id = MessageIdData { ledger_id: 1, entry_id, ..MessageIdData::default() };
+        let metadata = MessageMetadata {
+            producer_name: "another".into(),
+            uuid: Some("another-0".into()),
+            num_chunks_from_msg: Some(parts.len() as i32),
+            total_chunk_msg_size: Some(parts.concat().len() as i32),
+            chunk_id: Some(index as i32),
+            ..MessageMetadata::default()
+        };
+        let command = wire::Message { consumer_id, message_id, ..wire::Message::default() };
+        let payload = Payload { metadata, payload: Bytes::from_static(part.as_bytes()) };
+        Codec::default().encode(&Frame::with_message(command, payload), &mut bytes).unwrap();
+    }
+    bytes.to_vec()
+}
+
+#[tokio::test]
+async fn chunked_message_is_delivered_once_and_acknowledged_as_a_whole() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let mut consumer = client.consumer("orders", "kitchen").sub_type(SubType::Shared).await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    // The entries exist, but the broker sends nothing for them by itself.
+    cluster.answer(On::topic("orders"), CommandType::Message, Answer::Ignored);
+    for number in 0..3 {
+        producer.send(format!("{number}")).await.unwrap();
+    }
+    cluster.behave();
+    let consumer_id = cluster.connection_list(0)[0].consumers[0].id;
+    cluster.inject(0, &chunks(consumer_id, 0..3, &["one ", "large ", "message"]));
+    let message = in_time(consumer.next()).await.unwrap();
+    assert_eq!((&*message.payload, message.id.entry), (&b"one large message"[..], 2));
+    assert_eq!(cluster.backlog("orders", "kitchen"), Some(3));
+    consumer.ack(&message).await.unwrap();
+    assert_eq!(cluster.backlog("orders", "kitchen"), Some(0));
+}
+
 #[tokio::test]
 async fn a_batch_that_lies_about_its_size_does_not_lift_the_limit_of_the_queue() {
     for count in [i32::MAX, i32::MIN] {

@@ -29,6 +29,8 @@ pub(super) struct Acks<R> {
     deadlines: BTreeSet<(Instant, u64)>,
     /// Entries that are batches, until all of them is acknowledged: which of their messages are.
     batches: BTreeMap<(u64, u64), Vec<bool>>,
+    /// All entries of messages that arrived in chunks, by the last one, until they are acknowledged.
+    chunked: BTreeMap<(u64, u64), Vec<MessageId>>,
 }
 
 #[derive(Debug)]
@@ -40,13 +42,31 @@ pub(super) struct Waiting<R> {
 
 impl<R> Acks<R> {
     pub(super) fn new() -> Acks<R> {
-        Acks { unconfirmed: BTreeMap::new(), deadlines: BTreeSet::new(), batches: BTreeMap::new() }
+        Acks {
+            unconfirmed: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            batches: BTreeMap::new(),
+            chunked: BTreeMap::new(),
+        }
     }
 
     /// A batch has arrived; one that arrives again keeps what is known of it, and adds what others acknowledged meanwhile.
     pub(super) fn batch(&mut self, id: MessageId, done: Vec<bool>) {
         let known = self.batches.entry((id.ledger, id.entry)).or_insert_with(|| done.clone());
         known.iter_mut().zip(done).for_each(|(known, done)| *known |= done);
+    }
+
+    /// A message has arrived in these chunks.
+    pub(super) fn chunked(&mut self, id: MessageId, chunks: Vec<MessageId>) {
+        self.chunked.insert((id.ledger, id.entry), chunks);
+    }
+
+    /// The entries that an acknowledgement names: all chunks of a message.
+    pub(super) fn entries(&self, ack: Ack) -> Vec<MessageId> {
+        match self.chunked.get(&(ack.id.ledger, ack.id.entry)) {
+            Some(chunks) if !ack.cumulative => chunks.clone(),
+            Some(_) | None => vec![ack.id],
+        }
     }
 
     /// What the broker is to be told when this message is acknowledged: of a batch, nothing until all of it is.
@@ -80,8 +100,10 @@ impl<R> Acks<R> {
         if ack.cumulative {
             // Entry -1 is before the first of its ledger.
             self.batches = self.batches.split_off(&(key.0, key.1.wrapping_add(1)));
+            self.chunked = self.chunked.split_off(&(key.0, key.1.wrapping_add(1)));
         } else {
             self.batches.remove(&key);
+            self.chunked.remove(&key);
         }
     }
 

@@ -6,6 +6,7 @@
 //! all the same is wanted again by somebody.
 
 use super::acks::Ack;
+use super::chunks::{Chunk, Chunks};
 use super::held::Held;
 use super::message::Message;
 use crate::error::Error;
@@ -14,6 +15,7 @@ use crate::wire::{self, Compression, MessageMetadata, Payload, SingleMessageMeta
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What can be expected of the messages of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) struct Inbox<R> {
     partition: i32,
     queue: u32,
     delivery: Delivery,
+    /// Messages of which not all chunks have arrived.
+    chunks: Chunks,
     /// In order, if there is one.
     waiting: VecDeque<Waiting<R>>,
     /// Permits that can be returned.
@@ -59,6 +63,8 @@ struct Waiting<R> {
 pub(super) struct Arrived {
     pub(super) id: MessageId,
     pub(super) batch: Option<Vec<bool>>,
+    /// The entries of a message that was assembled from chunks; empty for others.
+    pub(super) chunks: Vec<MessageId>,
 }
 
 impl<R> Inbox<R> {
@@ -75,6 +81,7 @@ impl<R> Inbox<R> {
             partition,
             queue,
             delivery,
+            chunks: Chunks::default(),
             waiting: VecDeque::new(),
             freed: 0,
             held: Held::default(),
@@ -104,12 +111,24 @@ impl<R> Inbox<R> {
         let plain = matches!(metadata.compression, None | Some(0)) && metadata.encryption_algo.is_none();
         debug_assert_eq!(Compression::None as i32, 0);
         let Some(count) = metadata.num_messages_in_batch else {
+            if let Some(chunk) = Chunk::of(&metadata).filter(|chunk| plain && chunk.fits()) {
+                let assembled = self.chunks.push(whole, &chunk, &payload);
+                let Some((payload, chunks)) = assembled else {
+                    // The broker counts each chunk as a message.
+                    self.freed += 1;
+                    return Arrived { id: whole, batch: None, chunks: Vec::new() };
+                };
+                let message = self.message(whole, &metadata, None, payload, redeliveries);
+                self.put(whole, Ok(message));
+                return Arrived { id: whole, batch: None, chunks };
+            }
+            let plain = plain && Chunk::of(&metadata).is_none();
             let message = match plain {
                 true => Ok(self.message(whole, &metadata, None, payload, redeliveries)),
                 false => Err(self.unreadable(whole, None)),
             };
             self.put(whole, message);
-            return Arrived { id: whole, batch: None };
+            return Arrived { id: whole, batch: None, chunks: Vec::new() };
         };
         let size = payload.len();
         let singles = match plain {
@@ -124,7 +143,7 @@ impl<R> Inbox<R> {
                 self.freed += said.min(most).saturating_sub(1);
                 self.overcharged = self.overcharged.or(Some(whole).filter(|_| said > most));
                 self.put(whole, Err(self.unreadable(whole, source)));
-                return Arrived { id: whole, batch: None };
+                return Arrived { id: whole, batch: None, chunks: Vec::new() };
             }
         };
         let mut done = Vec::with_capacity(singles.len());
@@ -141,7 +160,7 @@ impl<R> Inbox<R> {
                 }
             }
         }
-        Arrived { id: whole, batch: Some(done) }
+        Arrived { id: whole, batch: Some(done), chunks: Vec::new() }
     }
 
     /// The next message for the user.
@@ -180,6 +199,7 @@ impl<R> Inbox<R> {
         if self.delivery != Delivery::Once {
             self.waiting.clear();
         }
+        self.chunks.clear();
         (self.freed, self.arrived, self.stale) = (0, None, 0);
         (self.overcharged, self.adrift) = (None, false);
         self.queue.saturating_sub(self.waiting.len() as u32)
@@ -187,6 +207,7 @@ impl<R> Inbox<R> {
 
     /// Everything that is not acknowledged comes again, and is handed out again.
     pub(super) fn forget(&mut self) {
+        self.chunks.clear();
         match self.delivery {
             Delivery::Ordered => {
                 self.free_from(0);
@@ -196,6 +217,11 @@ impl<R> Inbox<R> {
             Delivery::Shared => self.free_from(0),
             Delivery::Once => {}
         }
+    }
+
+    /// Discards messages of which chunks have been missing for too long.
+    pub(super) fn expire_chunks(&mut self, now: Instant) {
+        self.chunks.expire(now);
     }
 
     /// Lets go of what waits from this one on.

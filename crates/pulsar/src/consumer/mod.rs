@@ -5,6 +5,7 @@
 
 mod acks;
 mod builder;
+mod chunks;
 mod held;
 mod inbox;
 mod message;

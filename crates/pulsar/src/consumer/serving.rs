@@ -6,6 +6,7 @@ use super::task::{Leaving, Reply, Task};
 use crate::client::at;
 use crate::connection::{Assigned, ConsumerEvent, Enlisted, Lines, refused};
 use crate::error::Error;
+use crate::message_id::MessageId;
 use crate::wire::{self, AckResponse, AckType, Flow};
 use std::sync::Arc;
 
@@ -47,6 +48,10 @@ impl Task {
                         if let Some(done) = arrived.batch {
                             self.acks.batch(arrived.id, done);
                         }
+                        if !arrived.chunks.is_empty() {
+                            self.acks.chunked(arrived.id, arrived.chunks);
+                        }
+                        self.inbox.expire_chunks(tokio::time::Instant::now().into_std());
                         let permits = self.inbox.permits();
                         self.flow(&lines, permits);
                     }
@@ -102,7 +107,7 @@ impl Task {
         lines.tell(wire::Ack {
             consumer_id: self.who.id,
             ack_type: ack_type as i32,
-            message_id: vec![waiting.ack.id.entry_data()],
+            message_id: self.acks.entries(waiting.ack).iter().map(MessageId::entry_data).collect(),
             request_id: confirmed.then_some(number),
             ..wire::Ack::default()
         });
