@@ -175,6 +175,22 @@ async fn a_message_that_cannot_be_read_can_be_acknowledged() {
     assert!(matches!(elsewhere, Error::Foreign { .. }), "{elsewhere}");
 }
 
+#[tokio::test]
+async fn message_that_was_not_taken_is_delivered_once_after_a_reconnect() {
+    let cluster = Cluster::start(1).await.unwrap();
+    let client = client(&cluster).build().unwrap();
+    let mut consumer = client.consumer("orders", "kitchen").sub_type(SubType::Shared).await.unwrap();
+    let producer = client.producer("orders").await.unwrap();
+    // Each receipt comes after the message before it, on the same connection.
+    for number in 0..20 {
+        producer.send(format!("{number}")).await.unwrap();
+    }
+    cluster.until(|cluster| cluster.connection_list(0)[0].consumers[0].pending == 20).await;
+    cluster.unload("orders", 0);
+    producer.send("20").await.unwrap();
+    assert_eq!(in_time(numbers(&mut consumer, 21)).await, (0..=20).collect::<Vec<_>>());
+}
+
 /// Frames that deliver entries of ledger 1 as the chunks of one message.
 fn chunks(consumer_id: u64, entries: std::ops::Range<u64>, parts: &[&'static str]) -> Vec<u8> {
     let mut bytes = BytesMut::new();

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 /// Room for one read.
-const ONE_READ: usize = 16 * 1024;
+const ONE_READ: usize = 64 * 1024;
 
 pub(super) struct Reader {
     lines: Arc<Lines>,

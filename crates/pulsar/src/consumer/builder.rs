@@ -2,8 +2,9 @@
 
 use super::acks::Acks;
 use super::inbox::{Delivery, Inbox};
+use super::outlet::{Outlet, Shelf};
 use super::task::{Beginning, Identity, Leaving, Task};
-use super::{Consumer, Message, Part};
+use super::{Consumer, Part};
 use crate::client::{Pace, Seat, Shared, Trouble};
 use crate::error::Error;
 use crate::topic;
@@ -82,8 +83,7 @@ impl ConsumerBuilder {
 
     async fn begin(self) -> Result<Consumer, Error> {
         self.check()?;
-        // One: a message in the channel has left its inbox, and counts as handed out.
-        let (messages, handed_out) = mpsc::channel(1);
+        let outlet = Arc::new(Outlet::default());
         let deadline = self.shared.deadline();
         let subscription: Arc<str> = self.subscription.as_str().into();
         let mut parts = BTreeMap::new();
@@ -94,7 +94,7 @@ impl ConsumerBuilder {
             for (topic, partition) in topic::partitions(&whole, partitions) {
                 let topic: Arc<str> = topic.into();
                 let inbox = self.inbox(&topic, partition, &subscription);
-                let (part, task, beginning) = self.part(&topic, inbox, deadline, messages.clone());
+                let (part, task, beginning) = self.part(&topic, inbox, deadline, Arc::clone(&outlet));
                 self.shared.spawn(task.run());
                 if parts.insert(topic, part).is_some() {
                     return Err(Error::Option { option: "topic", problem: "must not be given twice" });
@@ -106,7 +106,7 @@ impl ConsumerBuilder {
             // Dropping the parts ends the tasks that have begun.
             beginning.await.map_err(|_| Error::Closed)??;
         }
-        Ok(Consumer { subscription, sub_type: self.sub_type, parts, handed_out })
+        Ok(Consumer { subscription, sub_type: self.sub_type, live: parts.len(), parts, outlet })
     }
 
     fn inbox<R>(&self, topic: &Arc<str>, partition: i32, subscription: &Arc<str>) -> Inbox<R> {
@@ -123,7 +123,7 @@ impl ConsumerBuilder {
         topic: &Arc<str>,
         inbox: Inbox<OwnedSemaphorePermit>,
         deadline: Instant,
-        messages: mpsc::Sender<Result<Message, Error>>,
+        outlet: Arc<Outlet>,
     ) -> (Part, Task, oneshot::Receiver<Result<(), Error>>) {
         let (orders, taken) = mpsc::unbounded_channel();
         let (reply, beginning) = oneshot::channel();
@@ -142,10 +142,10 @@ impl ConsumerBuilder {
             shared: Arc::clone(&self.shared),
             who,
             orders: taken,
-            messages,
+            outlet,
             begun: Some(Beginning { reply, deadline }),
             fate: Arc::clone(&part.fate),
-            inbox,
+            shelf: Arc::new(Shelf::new(Arc::clone(topic), inbox)),
             acks: Acks::new(),
             unsent: VecDeque::new(),
             leaving: Leaving::No,
@@ -169,6 +169,7 @@ impl IntoFuture for ConsumerBuilder {
 mod tests {
     use super::*;
     use crate::Client;
+    use crate::consumer::outlet::Item;
 
     #[tokio::test]
     async fn a_task_that_panics_leaves_a_reason_to_all_who_wait() {
@@ -176,10 +177,10 @@ mod tests {
         let builder = client.consumer("orders", "kitchen");
         let topic: Arc<str> = "persistent://public/default/orders".into();
         let subscription: Arc<str> = "kitchen".into();
-        let (messages, mut handed_out) = mpsc::channel(1);
+        let outlet = Arc::new(Outlet::default());
         for begun in [false, true] {
             let inbox = builder.inbox(&topic, -1, &subscription);
-            let (part, mut task, beginning) = builder.part(&topic, inbox, Instant::now(), messages.clone());
+            let (part, mut task, beginning) = builder.part(&topic, inbox, Instant::now(), Arc::clone(&outlet));
             if begun {
                 task.begun = None;
             }
@@ -190,8 +191,11 @@ mod tests {
             assert!(panicked.await.unwrap_err().is_panic());
             assert!(matches!(part.why(), Error::Ended { what: "consumer", .. }));
             match begun {
-                true => assert!(matches!(handed_out.recv().await, Some(Err(Error::Panicked { .. })))),
-                false => assert!(matches!(beginning.await, Ok(Err(Error::Panicked { .. })))),
+                true => assert!(matches!(outlet.take(), Some((_, Item::Ended(Some(Error::Panicked { .. })))))),
+                false => {
+                    assert!(matches!(beginning.await, Ok(Err(Error::Panicked { .. }))));
+                    assert!(matches!(outlet.take(), Some((_, Item::Ended(None)))));
+                }
             }
         }
     }

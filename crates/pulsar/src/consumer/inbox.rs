@@ -9,6 +9,7 @@ use super::acks::Ack;
 use super::chunks::{Chunk, Chunks};
 use super::held::Held;
 use super::message::Message;
+use super::outlet::Item;
 use crate::error::Error;
 use crate::message_id::MessageId;
 use crate::wire::{self, Compression, MessageMetadata, Payload, SingleMessageMetadata, WireError, unbatch};
@@ -51,6 +52,20 @@ pub(super) struct Inbox<R> {
     overcharged: Option<MessageId>,
     /// It is done with, and how many permits the broker has left is not known.
     adrift: bool,
+    /// It is in the list of those with something to take.
+    listed: bool,
+    /// The task was told that permits are due.
+    asked: bool,
+    /// A message was handed out since the consumer began at this broker.
+    used: bool,
+    end: Option<End>,
+}
+
+/// The end of an inbox: nothing arrives any more.
+enum End {
+    /// With what the user is to be told.
+    Untold(Option<Error>),
+    Told,
 }
 
 struct Waiting<R> {
@@ -89,6 +104,10 @@ impl<R> Inbox<R> {
             stale: 0,
             overcharged: None,
             adrift: false,
+            listed: false,
+            asked: false,
+            used: false,
+            end: None,
         }
     }
 
@@ -173,13 +192,58 @@ impl<R> Inbox<R> {
         Some(message)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Takes what is to be taken next: a message, or the end.
+    pub(super) fn take(&mut self) -> Item {
+        if let Some(message) = self.hand_out() {
+            self.used = true;
+            let due = self.are_permits_due() && !std::mem::replace(&mut self.asked, true);
+            return Item::Message(Box::new(message), due);
+        }
+        match self.end.replace(End::Told) {
+            Some(End::Untold(reason)) => Item::Ended(reason),
+            end @ (Some(End::Told) | None) => {
+                self.end = end;
+                Item::Nothing
+            }
+        }
+    }
+
+    /// Whether it is to be listed: there is something to take, and it is not listed yet.
+    pub(super) fn list(&mut self) -> bool {
+        let list = self.has_something() && !self.listed;
+        self.listed |= list;
+        list
+    }
+
+    /// Whether it is to be listed again, after something was taken.
+    pub(super) fn relist(&mut self) -> bool {
+        self.listed = self.has_something();
+        self.listed
+    }
+
+    fn has_something(&self) -> bool {
+        !self.waiting.is_empty() || matches!(self.end, Some(End::Untold(_)))
+    }
+
+    /// Nothing arrives any more. What waits is dropped.
+    pub(super) fn end(&mut self, reason: Option<Error>) {
+        self.waiting.clear();
+        self.end = Some(End::Untold(reason));
+    }
+
+    /// Whether a message was handed out since the consumer began at this broker.
+    pub(super) fn was_used(&self) -> bool {
+        self.used
     }
 
     /// Permits to return, once they are worth a command.
     pub(super) fn permits(&mut self) -> Option<u32> {
-        (self.freed >= (self.queue / 2).max(1)).then(|| std::mem::take(&mut self.freed))
+        self.asked = false;
+        self.are_permits_due().then(|| std::mem::take(&mut self.freed))
+    }
+
+    fn are_permits_due(&self) -> bool {
+        self.freed >= (self.queue / 2).max(1)
     }
 
     /// The broker has confirmed an acknowledgement: what it covers can come again only if somebody wants it to.
@@ -201,7 +265,7 @@ impl<R> Inbox<R> {
         }
         self.chunks.clear();
         (self.freed, self.arrived, self.stale) = (0, None, 0);
-        (self.overcharged, self.adrift) = (None, false);
+        (self.overcharged, self.adrift, self.used) = (None, false, false);
         self.queue.saturating_sub(self.waiting.len() as u32)
     }
 

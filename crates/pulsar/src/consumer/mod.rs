@@ -1,6 +1,6 @@
 //! Consumers: messages come in, acknowledgements go back.
 //!
-//! A consumer has a task for each topic or partition it reads, which owns what has arrived there. The handle takes messages from
+//! A consumer has a task for each topic or partition it reads. Task and handle share what has arrived there. The handle takes messages from
 //! all of them in turn; dropping it needs to wait for nothing: the tasks close and let go of their connections.
 
 mod acks;
@@ -9,6 +9,7 @@ mod chunks;
 mod held;
 mod inbox;
 mod message;
+mod outlet;
 mod serving;
 mod session;
 mod task;
@@ -20,6 +21,7 @@ use crate::client::Trouble;
 use crate::error::Error;
 use crate::wire::SubType;
 use acks::Ack;
+use outlet::{Item, Outlet};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -40,7 +42,9 @@ pub struct Consumer {
     sub_type: SubType,
     /// By the whole name of what they read.
     parts: BTreeMap<Arc<str>, Part>,
-    handed_out: mpsc::Receiver<Result<Message, Error>>,
+    outlet: Arc<Outlet>,
+    /// Parts whose end has not been taken from the outlet.
+    live: usize,
 }
 
 /// The handle's side of one topic or partition.
@@ -60,10 +64,26 @@ impl Consumer {
     /// When a message cannot be read (the next can, and [`ack`](Consumer::ack) takes the topic and id in the error), and when a topic cannot be read any more: once for each, while others go
     /// on; [`Error::Closed`] when there is none left.
     pub async fn next(&mut self) -> Result<Message, Error> {
-        self.handed_out.recv().await.unwrap_or_else(|| {
-            let mut fates = self.parts.values().filter_map(|part| part.fate.get());
-            Err(fates.find(|fate| matches!(fate, Error::Panicked { .. })).cloned().unwrap_or(Error::Closed))
-        })
+        while self.live > 0 {
+            match self.outlet.take() {
+                Some((shelf, Item::Message(message, due))) => {
+                    if let Some(part) = self.parts.get(&shelf.topic).filter(|_| due) {
+                        let _ = part.orders.send(Order::Flow);
+                    }
+                    return *message;
+                }
+                Some((_, Item::Ended(reason))) => {
+                    self.live -= 1;
+                    if let Some(reason) = reason {
+                        return Err(reason);
+                    }
+                }
+                Some((_, Item::Nothing)) => {}
+                None => self.outlet.filled().await,
+            }
+        }
+        let mut fates = self.parts.values().filter_map(|part| part.fate.get());
+        Err(fates.find(|fate| matches!(fate, Error::Panicked { .. })).cloned().unwrap_or(Error::Closed))
     }
 
     /// Says that a message is done with; ends when the broker has confirmed it. Over a move of the topic it is said again.

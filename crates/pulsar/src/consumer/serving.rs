@@ -22,7 +22,7 @@ pub(super) enum Turn {
 impl Task {
     pub(super) async fn serve(&mut self, session: Session) -> Turn {
         let Session { enlisted, mut events, lease } = session;
-        let (lines, messages) = (Arc::clone(lease.lines()), self.messages.clone());
+        let lines = Arc::clone(lease.lines());
         let (closed, draining) = (self.shared.closed(), lease.draining());
         tokio::pin!(closed, draining);
         // What the last broker did not confirm is told to this one, before anything can come again because of it.
@@ -30,13 +30,13 @@ impl Task {
         for waiting in again.collect::<Vec<_>>() {
             self.tell(&lines, waiting);
         }
-        let permits = self.inbox.begin_anew();
+        let permits = self.shelf.inbox().begin_anew();
         self.flow(&lines, Some(permits).filter(|permits| *permits > 0));
         loop {
             if !matches!(self.leaving, Leaving::No) && self.acks.is_empty() {
                 return self.leave(&lines, enlisted).await;
             }
-            if self.inbox.is_adrift() {
+            if self.shelf.inbox().is_adrift() {
                 return Turn::Again(None);
             }
             let (staying, deadline) = (matches!(self.leaving, Leaving::No), self.deadline());
@@ -44,15 +44,19 @@ impl Task {
                 event = events.recv() => match event {
                     Some(ConsumerEvent::Message(message, room)) => {
                         let (command, payload) = *message;
-                        let arrived = self.inbox.arrive(&command, payload, room);
+                        let (arrived, permits) = {
+                            let mut inbox = self.shelf.inbox();
+                            let arrived = inbox.arrive(&command, payload, room);
+                            inbox.expire_chunks(tokio::time::Instant::now().into_std());
+                            (arrived, inbox.permits())
+                        };
+                        self.outlet.fill(&self.shelf);
                         if let Some(done) = arrived.batch {
                             self.acks.batch(arrived.id, done);
                         }
                         if !arrived.chunks.is_empty() {
                             self.acks.chunked(arrived.id, arrived.chunks);
                         }
-                        self.inbox.expire_chunks(tokio::time::Instant::now().into_std());
-                        let permits = self.inbox.permits();
                         self.flow(&lines, permits);
                     }
                     Some(ConsumerEvent::Acked(response)) => self.acked(response),
@@ -60,15 +64,6 @@ impl Task {
                     None => return Turn::Again(None),
                 },
                 order = self.orders.recv(), if staying => self.obey(order, Some(&lines)),
-                room = messages.reserve(), if staying && !self.inbox.is_empty() => {
-                    self.pace.succeeded();
-                    let message = self.inbox.hand_out();
-                    if let (Ok(room), Some(message)) = (room, message) {
-                        room.send(message);
-                    }
-                    let permits = self.inbox.permits();
-                    self.flow(&lines, permits);
-                }
                 () = at(deadline) => self.expire(),
                 () = &mut draining => return Turn::Again(None),
                 () = &mut closed => return Turn::Over(Error::Closed),
@@ -114,7 +109,7 @@ impl Task {
         match confirmed {
             true => self.acks.asked(number, waiting),
             false => {
-                self.inbox.settled(waiting.ack);
+                self.shelf.inbox().settled(waiting.ack);
                 self.acks.confirmed(waiting.ack);
                 let _ = waiting.reply.send(Ok(()));
             }
@@ -125,7 +120,7 @@ impl Task {
         let Some(waiting) = response.request_id.and_then(|number| self.acks.answered(number)) else { return };
         let outcome = match response.error {
             None => {
-                self.inbox.settled(waiting.ack);
+                self.shelf.inbox().settled(waiting.ack);
                 self.acks.confirmed(waiting.ack);
                 Ok(())
             }

@@ -2,8 +2,7 @@
 //! topic moves.
 
 use super::acks::{Ack, Acks, Waiting};
-use super::inbox::Inbox;
-use super::message::Message;
+use super::outlet::{Outlet, Shelf};
 use super::serving::Turn;
 use super::session::{self, Session};
 use crate::address::proxy_of;
@@ -14,7 +13,7 @@ use crate::wire::{InitialPosition, RedeliverUnacknowledged, SubType};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 
 pub(super) type Reply = oneshot::Sender<Result<(), Error>>;
@@ -22,6 +21,8 @@ pub(super) type Reply = oneshot::Sender<Result<(), Error>>;
 /// What the handle asks of the task.
 pub(super) enum Order {
     Ack(Ack, Reply),
+    /// Permits are due.
+    Flow,
     Redeliver,
     Unsubscribe(Reply),
     Close(Reply),
@@ -44,12 +45,13 @@ pub(super) struct Task {
     pub(super) shared: Arc<Shared>,
     pub(super) who: Identity,
     pub(super) orders: mpsc::UnboundedReceiver<Order>,
-    pub(super) messages: mpsc::Sender<Result<Message, Error>>,
+    pub(super) outlet: Arc<Outlet>,
     /// There until it has begun.
     pub(super) begun: Option<Beginning>,
     /// Why it has ended, for those who come later.
     pub(super) fate: Arc<OnceLock<Error>>,
-    pub(super) inbox: Inbox<OwnedSemaphorePermit>,
+    /// What has arrived, shared with the handle.
+    pub(super) shelf: Arc<Shelf>,
     pub(super) acks: Acks<Reply>,
     /// Asked for while there was no broker to ask.
     pub(super) unsent: VecDeque<Waiting<Reply>>,
@@ -78,22 +80,22 @@ pub(super) enum Leaving {
 impl Task {
     pub(super) async fn run(mut self) {
         let reason = self.live().await;
-        if let Some(reason) = self.end(reason) {
-            // Whoever waits for messages is told why there are no more; if nobody does, until the client is closed.
-            tokio::select! {
-                biased;
-                _ = self.messages.send(Err(reason)) => {}
-                () = self.shared.closed() => {}
-            }
-        }
+        self.end(reason);
     }
 
-    /// Tells everybody why it has ended, but for who waits for messages: what that one is to be told.
-    fn end(&mut self, reason: Error) -> Option<Error> {
+    /// Ends it, the first time, and tells everybody why.
+    fn end(&mut self, reason: Error) {
         // From here on everybody is told so, then those who wait already.
         if self.fate.set(reason.clone()).is_err() {
-            return None;
+            return;
         }
+        let reason = self.settle(reason);
+        self.shelf.inbox().end(reason);
+        self.outlet.fill(&self.shelf);
+    }
+
+    /// Tells all but who waits for messages why it has ended; returns what that one is to be told.
+    fn settle(&mut self, reason: Error) -> Option<Error> {
         tracing::debug!(topic = &*self.who.topic, %reason, "consumer ended");
         self.orders.close();
         while let Ok(order) = self.orders.try_recv() {
@@ -130,7 +132,11 @@ impl Task {
             self.pace.begun();
             // Behind a proxy, brokers cannot be reached by their names.
             let direct = proxy_of(session.lease.backend().name()).is_none();
-            match self.serve(session).await {
+            let turn = self.serve(session).await;
+            if self.shelf.inbox().was_used() {
+                self.pace.succeeded();
+            }
+            match turn {
                 Turn::Again(to) => assigned = to.filter(|_| direct),
                 Turn::Over(error) => return error,
             }
@@ -173,12 +179,18 @@ impl Task {
                     }
                 }
             },
+            Some(Order::Flow) => {
+                if let Some(lines) = lines {
+                    let permits = self.shelf.inbox().permits();
+                    self.flow(lines, permits);
+                }
+            }
             Some(Order::Redeliver) => {
-                self.inbox.forget();
+                self.shelf.inbox().forget();
                 if let Some(lines) = lines {
                     lines.tell(RedeliverUnacknowledged { consumer_id: self.who.id, ..Default::default() });
                     // They may be all that the broker had.
-                    let permits = self.inbox.permits();
+                    let permits = self.shelf.inbox().permits();
                     self.flow(lines, permits);
                 }
             }
@@ -223,10 +235,6 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         let what = "consumer";
-        let reason = self.end(if std::thread::panicking() { Error::Panicked { what } } else { Error::Closed });
-        if let Some(reason) = reason {
-            // If there is no room for it now, it is told when all messages have been read.
-            let _ = self.messages.try_send(Err(reason));
-        }
+        self.end(if std::thread::panicking() { Error::Panicked { what } } else { Error::Closed });
     }
 }
