@@ -152,7 +152,7 @@ impl Policy {
 
     /// How long a connection must live not to count as a failed attempt.
     pub fn shortest_life(&self) -> Duration {
-        self.delay
+        self.first_delay()
     }
 
     /// The timeout of an attempt on something already given up, which is tried for as long as it is wanted.
@@ -177,12 +177,12 @@ impl Policy {
     /// The delay between attempts while every backend is dead: as [`Policy::watch_delay`], but at most a second, jitter
     /// included.
     pub(crate) fn outage_delay(&self, random: &mut Random) -> Duration {
-        random.around(self.longest_delay().min(OUTAGE_DELAY.div_f64(1.0 + self.spread / 2.0)), self.spread)
+        self.jittered(self.longest_delay().min(OUTAGE_DELAY.div_f64(1.0 + self.spread / 2.0)), random)
     }
 
     /// How soon after a failed attempt a claim may trigger another while every backend is dead.
     pub(crate) fn outage_gap(&self) -> Duration {
-        self.delay.clamp(Duration::from_millis(1), OUTAGE_DELAY)
+        self.delay.clamp(SHORTEST_DELAY, OUTAGE_DELAY)
     }
 
     /// `base` spread forward, over `base ..= base * (1 + spread)`: for what must not happen too early.
@@ -344,7 +344,7 @@ pub struct Tries {
 impl Tries {
     /// All attempts still to be made.
     pub fn new(policy: &Policy) -> Tries {
-        Tries { left: policy.attempts, timeout: policy.timeout, delay: policy.delay }
+        Tries { left: policy.attempts, timeout: policy.timeout, delay: policy.first_delay() }
     }
 
     /// The rest of a walk in which so many attempts have failed; one is always left.
@@ -358,7 +358,7 @@ impl Tries {
 
     /// For something given up: one attempt at a time, with the longest timeout.
     pub fn watching(policy: &Policy) -> Tries {
-        Tries { left: 1, timeout: policy.watch_timeout(), delay: policy.delay }
+        Tries { left: 1, timeout: policy.watch_timeout(), delay: policy.first_delay() }
     }
 
     /// How long the attempt under way may take.
@@ -375,7 +375,7 @@ impl Tries {
     pub fn fail(&mut self, policy: &Policy, random: &mut Random) -> Option<Duration> {
         let delay = self.delay;
         self.advance(policy);
-        (self.left > 0).then(|| random.around(delay, policy.spread))
+        (self.left > 0).then(|| policy.jittered(delay, random))
     }
 
     fn advance(&mut self, policy: &Policy) {

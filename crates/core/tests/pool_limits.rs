@@ -176,7 +176,7 @@ fn as_many_are_ejected_as_max_ejected_allows_and_no_more() {
                 let slot = stage.take_connecting();
                 stage.machine.release(stage.now, slot, Outcome::Failed);
                 assert!(ejected(&stage) <= most, "{share} of {known}");
-                stage.go();
+                stage.pass(ms(1));
                 stage.accept_all();
             }
             assert_eq!(ejected(&stage), most, "{share} of {known}");
@@ -274,6 +274,7 @@ fn a_warm_use_that_went_well_starts_the_count_again() {
         let fail = |stage: &mut Stage| {
             let slot = take_from(stage, 1);
             stage.release(slot, Outcome::Failed);
+            stage.pass(ms(1));
             stage.accept_all();
         };
         fail(&mut stage);
@@ -290,6 +291,7 @@ fn a_warm_use_that_went_well_starts_the_count_again() {
             fail(&mut stage);
         }
         assert_eq!(ejected(&stage), 0, "one in a row");
+        stage.pass(ms(1));
         stage.accept_all();
         fail(&mut stage);
         assert_eq!(ejected(&stage), 1, "two in a row");
@@ -632,7 +634,7 @@ fn praise_starts_the_count_again_though_the_connection_is_not_kept() {
 
 /// Two spares, and a hold-off of 10 s.
 fn holding_off() -> Options {
-    Options { replace_unused_after: Some(ms(10_000)), ..options(2, 8) }
+    Options { replace_unused_after: Some(ms(10_000)), recovery: recovery(3), ..options(2, 8) }
 }
 
 #[test]
@@ -703,7 +705,7 @@ fn hold_off_of_one_backend_leaves_the_others_alone() {
     stage.release(lent, Outcome::Ended);
     let other = 3 - number;
     stage.accept_all();
-    assert_eq!((stage.slots_of(number), stage.slots_of(other)), (0, 1));
+    assert_eq!((stage.slots_of(number), stage.slots_of(other)), (0, 2));
     let lent = stage.take();
     assert_eq!(lent_from(&stage, lent), other);
     assert!(stage.dialling(other) > 0, "it is replaced where it can be");
@@ -729,4 +731,38 @@ fn failures_count_across_hold_offs_until_the_backend_is_dead() {
     assert_eq!(state_of(&stage, 1), BackendState::Dead);
     stage.pass(ms(1_100));
     assert_eq!(stage.dialling(1), 1, "a dead backend is watched as ever");
+}
+
+#[test]
+fn attempts_are_at_least_1_ms_apart_with_a_delay_of_0() {
+    let mut stage = Stage::new(Options { recovery: recovery(1_000), ..options(1, 1) });
+    stage.backends(&[1]);
+    let mut dials = 0;
+    while stage.elapsed() < ms(100) {
+        while stage.dialling(1) > 0 {
+            dials += 1;
+            assert!(dials <= 200, "a busy loop after {:?}", stage.elapsed());
+            stage.refuse(1);
+        }
+        stage.pass(ms(1));
+    }
+    assert!((5..=100).contains(&dials), "{dials} in 100 ms");
+}
+
+#[test]
+fn connections_that_end_at_once_are_replaced_at_least_1_ms_apart_with_a_delay_of_0() {
+    let mut stage = Stage::new(Options { recovery: recovery(1_000), ..options(1, 1) });
+    stage.backends(&[1]);
+    let mut dials = 0;
+    while stage.elapsed() < ms(100) {
+        while stage.dialling(1) > 0 {
+            dials += 1;
+            assert!(dials <= 200, "a busy loop after {:?}", stage.elapsed());
+            stage.accept(1);
+            let slot = stage.take();
+            stage.release(slot, Outcome::Ended);
+        }
+        stage.pass(ms(1));
+    }
+    assert!((5..=100).contains(&dials), "{dials} in 100 ms");
 }

@@ -216,13 +216,16 @@ fn lent_connections_of_a_removed_backend_do_not_keep_the_pool_large() {
 fn slots_held_back_by_a_dead_backend_start_afresh_when_it_is_back() {
     let mut stage = Stage::new(Options { recovery: recovery(3), ..options(2, 2) });
     stage.backends(&[1]);
-    (0..3).for_each(|_| stage.refuse(1));
+    let refuse = |stage: &mut Stage| {
+        stage.refuse(1);
+        stage.pass(ms(4));
+    };
+    (0..3).for_each(|_| refuse(&mut stage));
     assert_eq!(stage.machine.state(), State::Failed);
     stage.pass(ms(1_000));
     stage.accept(1);
     assert_eq!(stage.dialling(1), 1);
-    stage.refuse(1);
-    stage.refuse(1);
+    (0..2).for_each(|_| refuse(&mut stage));
     assert_eq!(stage.dialling(1), 1, "the third attempt");
 }
 

@@ -380,16 +380,16 @@ fn the_first_connect_follows_the_initial_policy_and_every_later_one_the_other() 
     let mut stage = Stage::new(Options { recovery, ..options(3, 3) });
     stage.backends(&[1]);
     let first = stage.dials[0].0;
-    stage.pass(ms(100));
-    assert_ne!(stage.dials[0].0, first, "timed out after 100 ms and dialled anew");
+    stage.pass(ms(101));
+    assert_ne!(stage.dials[0].0, first, "timed out after 100 ms and dialled again 1 ms later");
     stage.accept(1);
     let (waited, dials) = (stage.now, stage.dials.clone());
     assert_eq!(dials.len(), 2, "they were held until now");
     stage.pass(ms(299));
     assert_eq!(stage.dials, dials);
-    stage.pass(ms(1));
-    assert_ne!(stage.dials, dials, "timed out after 300 ms");
-    assert_eq!(stage.now - waited, ms(300));
+    stage.pass(ms(2));
+    assert_ne!(stage.dials, dials, "timed out after 300 ms and dialled again 1 ms later");
+    assert_eq!(stage.now - waited, ms(301));
 }
 
 #[test]

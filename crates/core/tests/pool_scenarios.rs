@@ -109,6 +109,7 @@ fn p08_a_pool_fails_when_attempts_run_out_and_one_connection_ends_that() {
     stage.end_idle(2);
     stage.refuse(1);
     stage.refuse(1);
+    stage.pass(ms(1));
     assert_eq!((stage.machine.state(), stage.dialling(1)), (State::Running, 2), "one attempt is left to each");
     stage.accept(1);
     stage.refuse(1);
@@ -119,6 +120,7 @@ fn p08_a_pool_fails_when_attempts_run_out_and_one_connection_ends_that() {
     let waiter = stage.wait(ms(1_000));
     for _ in 0..3 {
         assert_eq!(stage.machine.state(), State::Running);
+        stage.pass(ms(1));
         stage.refuse(1);
     }
     assert_eq!(stage.machine.state(), State::Failed);
@@ -137,6 +139,7 @@ fn p09_a_success_while_another_attempt_fails_keeps_the_pool_running() {
     stage.end_idle(2);
     stage.refuse(1);
     stage.refuse(1);
+    stage.pass(ms(1));
     let [one, other] = [stage.dials[0].0, stage.dials[1].0];
     stage.dials.clear();
     stage.machine.handle_connect_failed(stage.now, one);
@@ -205,6 +208,7 @@ fn p13_p14_a_release_and_an_end_at_the_same_moment_do_no_harm() {
         stage.machine.handle_ended(stage.now, slot, Ending::Found);
         stage.machine.release(stage.now, slot, outcome);
         stage.go();
+        stage.pass(ms(1));
         stage.accept_all();
         assert_eq!((stage.counts().total(), stage.of(Phase::Idle)), (1, 1), "{outcome:?}");
     }
