@@ -208,6 +208,28 @@ mod tests {
     }
 
     #[test]
+    fn services_that_are_not_a_list_of_strings_are_an_error() {
+        for services in
+            [json!("VALIDATOR"), json!({"VALIDATOR": true}), json!([1]), json!([["VALIDATOR"]]), json!(null)]
+        {
+            let told = json!({"alias": "b", "client_ip": "10.0.0.1", "client_port": 2, "services": services});
+            let lines = text(&[line(KEYS[0], self::told("a", json!(1))), line(KEYS[1], told)]);
+            let error = Genesis::parse(&lines).unwrap_err().to_string();
+            let wanted = "the genesis is damaged: line 2: the services of the node are not a list of strings: ";
+            assert_eq!(error, format!("{wanted}{services}"));
+        }
+    }
+
+    #[test]
+    fn later_transaction_with_malformed_services_counts_as_a_validator() {
+        let malformed = json!({"services": "VALIDATOR"});
+        let transactions =
+            [line(KEYS[0], told("a", json!(1))), line(KEYS[1], told("b", json!(2))), line(KEYS[1], malformed)];
+        let found = validators((1..).map(Place::Line).zip(transactions));
+        assert_eq!(found.count, 2);
+    }
+
+    #[test]
     fn a_line_that_is_not_the_transaction_due_there_is_an_error() {
         let good = line(KEYS[0], told("a", json!(1)));
         let one = text(std::slice::from_ref(&good));

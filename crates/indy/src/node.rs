@@ -125,6 +125,9 @@ pub enum Problem {
         /// The number that it has.
         found: Option<u64>,
     },
+    /// Services that are not a list of strings.
+    #[error("the services of the node are not a list of strings: {0}")]
+    Services(String),
     /// A node without a name.
     #[error("the node has no alias")]
     NoAlias,
@@ -220,9 +223,19 @@ pub(crate) fn about_node(transaction: &Value) -> Result<Option<About<'_>>, Probl
 
 /// Checks that a value is a transaction, and the one with this number.
 pub(crate) fn check(transaction: &Value, wanted: u64) -> Result<(), Problem> {
-    about_node(transaction)?;
+    if let Some((_, told)) = about_node(transaction)?
+        && let Some(services) = told.get("services")
+    {
+        validates(services).ok_or_else(|| Problem::Services(cut(&services.to_string())))?;
+    }
     let found = transaction.get("txnMetadata").and_then(|metadata| metadata.get("seqNo")?.as_u64());
     if found == Some(wanted) { Ok(()) } else { Err(Problem::SeqNo { wanted, found }) }
+}
+
+/// Whether these services make a node a validator; `None` if they are not a list of strings.
+fn validates(services: &Value) -> Option<bool> {
+    let services = services.as_array()?;
+    services.iter().all(Value::is_string).then(|| services.iter().any(|service| service == "VALIDATOR"))
 }
 
 /// All that was said of one node, the latest of each.
@@ -238,8 +251,8 @@ impl Entry {
     fn learn(&mut self, place: Place, told: &Map<String, Value>) {
         self.place = place;
         if let Some(services) = told.get("services") {
-            let mut services = services.as_array().into_iter().flatten();
-            self.validates = services.any(|service| service == "VALIDATOR");
+            // One validator too many makes quorums larger, one too few makes them too small.
+            self.validates = validates(services).unwrap_or(true);
         }
         for field in ["alias", "client_ip", "client_port"] {
             let kept = told.get(field).map(|value| match value {

@@ -61,15 +61,15 @@ pub enum SubmitError {
     /// The request cannot be sent.
     #[error("the request is malformed: {0}")]
     Malformed(String),
-    /// Nobody answered in time. A write may have been carried out all the same.
+    /// No node answered in time. Of a write: it was not sent.
     #[error("no node answered in time")]
     TimedOut(#[source] RequestError<Message>),
     /// There was no connection to any node, or none that lasted until an answer; one that is too long ends it too. Of a write:
     /// it was not sent.
     #[error("no node could be reached, or the connection broke")]
     Disconnected(#[source] RequestError<Message>),
-    /// A write was sent, and connections ended before there was an answer: it may have been carried out. The same request can be
-    /// submitted again; nodes that have carried it out answer it without doing so again.
+    /// A write was sent, and no node answered in time or connections ended before the answer: it may have been carried out. The same
+    /// request can be submitted again; nodes that have carried it out answer it without doing so again.
     #[error("sent, outcome unknown: submit the same request again")]
     OutcomeUnknown(#[source] RequestError<Message>),
     /// Too few nodes gave the same answer.
@@ -154,7 +154,9 @@ impl SubmitError {
                 SubmitError::OutcomeUnknown(error)
             }
             (error, _) => match SubmitError::from(error) {
-                SubmitError::Disconnected(source) if sent => SubmitError::OutcomeUnknown(source),
+                SubmitError::Disconnected(source) | SubmitError::TimedOut(source) if sent => {
+                    SubmitError::OutcomeUnknown(source)
+                }
                 other => other,
             },
         }
