@@ -10,9 +10,10 @@ use http::Request;
 /// How often a request is tried in all.
 pub(super) const ATTEMPTS: u32 = 3;
 
-/// How often it may come upon connections that take no more requests, beside that: servers that leave one after another tell it
-/// to each connection.
-pub(super) const UNTRIED: u32 = 8;
+/// How often it may meet a connection that takes no more requests, beside that. Such a request was not processed, so this is no attempt. Many
+/// requests that share a connection meet this often: nginx closes a connection after `keepalive_requests`, and only so many of
+/// them fit on the next one.
+pub(super) const UNTRIED: u32 = 32;
 
 /// What is sent again of a request that may be tried again though it was sent.
 pub(super) struct Spare(Box<Request<Body>>);

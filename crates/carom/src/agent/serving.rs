@@ -328,11 +328,18 @@ fn try_again(course: &mut Course, lost: Lost, spare: Option<Spare>) -> Result<Bo
             (course.attempts, course.untried) = (course.attempts - 1, course.untried + 1);
             (request, error)
         }
+        Lost::Leaving(error) if course.untried < UNTRIED => {
+            let Some(spare) = spare else { return Err(error) };
+            (course.attempts, course.untried) = (course.attempts - 1, course.untried + 1);
+            (spare.into_request(), error)
+        }
         Lost::Unanswered(error) => match spare {
             Some(spare) => (spare.into_request(), error),
             None => return Err(error),
         },
-        Lost::Unsent(_, error) | Lost::Untried(_, error) | Lost::Failed(error) => return Err(error),
+        Lost::Unsent(_, error) | Lost::Untried(_, error) | Lost::Leaving(error) | Lost::Failed(error) => {
+            return Err(error);
+        }
     };
     course.lost = Some(error);
     Ok(request)

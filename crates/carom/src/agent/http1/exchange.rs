@@ -28,6 +28,8 @@ pub(crate) enum Lost {
     Untried(Box<Request<Body>>, Error),
     /// It was sent, and not a byte of an answer came.
     Unanswered(Error),
+    /// It was sent, and the server said that it did not process it since it closes the connection.
+    Leaving(Error),
     /// Trying again is out of the question.
     Failed(Error),
 }

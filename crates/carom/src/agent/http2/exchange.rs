@@ -71,8 +71,10 @@ pub(crate) async fn exchange(
     };
     Err(match (unsent, fault, spare) {
         (Some(request), ..) => Lost::Untried(Box::new(back(request)), error),
-        (None, Fault::Refused | Fault::Leaving, Some(request)) => Lost::Unsent(Box::new(back(request)), error),
-        (None, Fault::Refused | Fault::Leaving | Fault::Broken, _) => Lost::Unanswered(error),
+        (None, Fault::Leaving { graceful: true }, Some(request)) => Lost::Untried(Box::new(back(request)), error),
+        (None, Fault::Leaving { graceful: true }, None) => Lost::Leaving(error),
+        (None, Fault::Refused | Fault::Leaving { .. }, Some(request)) => Lost::Unsent(Box::new(back(request)), error),
+        (None, Fault::Refused | Fault::Leaving { .. } | Fault::Broken, _) => Lost::Unanswered(error),
         (None, Fault::Reset | Fault::Nonsense | Fault::Own, _) => Lost::Failed(error),
     })
 }
@@ -144,8 +146,8 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 enum Fault {
     /// The far side has done nothing about the request: it had too many.
     Refused,
-    /// The far side has done nothing about the request, and takes no more on this connection.
-    Leaving,
+    /// The far side has done nothing about the request, and takes no more on this connection; graceful if that is no error.
+    Leaving { graceful: bool },
     /// The connection broke: what the far side did nobody knows.
     Broken,
     /// The far side gave this request up.
@@ -167,7 +169,9 @@ impl Fault {
         match cause.reason() {
             Some(Reason::REFUSED_STREAM) if cause.is_remote() => Fault::Refused,
             // Of those it has dealt with, the far side says nothing when it goes away.
-            Some(_) if cause.is_go_away() && cause.is_remote() => Fault::Leaving,
+            Some(reason) if cause.is_go_away() && cause.is_remote() => {
+                Fault::Leaving { graceful: reason == Reason::NO_ERROR }
+            }
             Some(_) if cause.is_reset() && cause.is_remote() => Fault::Reset,
             // What this side gave up: hyper does when a body fails.
             Some(_) if cause.is_reset() && !cause.is_library() => Fault::Own,
@@ -182,21 +186,21 @@ impl Fault {
         match self {
             Fault::Refused | Fault::Reset => true,
             Fault::Broken | Fault::Nonsense => is_first(),
-            Fault::Leaving | Fault::Own => false,
+            Fault::Leaving { .. } | Fault::Own => false,
         }
     }
 
     /// Whether nobody else should be sent there.
     fn ends_connection(self) -> bool {
         match self {
-            Fault::Leaving | Fault::Broken | Fault::Nonsense => true,
+            Fault::Leaving { .. } | Fault::Broken | Fault::Nonsense => true,
             Fault::Refused | Fault::Reset | Fault::Own => false,
         }
     }
 
     fn step(self) -> Step {
         match self {
-            Fault::Refused | Fault::Leaving | Fault::Own => Step::Send,
+            Fault::Refused | Fault::Leaving { .. } | Fault::Own => Step::Send,
             Fault::Broken | Fault::Reset | Fault::Nonsense => Step::Receive,
         }
     }
@@ -204,7 +208,7 @@ impl Fault {
     fn problem(self) -> &'static str {
         match self {
             Fault::Refused => "the server refused the request unread",
-            Fault::Leaving => "the server takes no more requests on the connection",
+            Fault::Leaving { .. } => "the server takes no more requests on the connection",
             Fault::Broken => "no answer came",
             Fault::Reset => "the server gave the request up",
             Fault::Nonsense => "what came is no answer",
