@@ -100,7 +100,7 @@ async fn a_target_that_is_no_path_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn an_asterisk_over_http_2_is_for_options_alone() {
+async fn a_target_over_http_2_that_is_no_path_is_a_bad_request() {
     /// Static entries of HPACK: `:status: 200` and `:status: 400`.
     const OK: u8 = 0x88;
     const BAD_REQUEST: u8 = 0x8c;
@@ -108,6 +108,8 @@ async fn an_asterisk_over_http_2_is_for_options_alone() {
     let proxy = Proxy::http("http-targets-2", &[node.address()], "").await;
     assert_eq!(http2_status(&proxy, "GET", "*").await, BAD_REQUEST);
     assert_eq!(http2_status(&proxy, "POST", "*").await, BAD_REQUEST);
+    assert_eq!(http2_status(&proxy, "HEAD", "*").await, BAD_REQUEST);
+    assert_eq!(http2_status(&proxy, "GET", "?query").await, BAD_REQUEST);
     assert_eq!(node.requests(), 0);
     assert_eq!(http2_status(&proxy, "OPTIONS", "*").await, OK);
     assert_eq!(http2_status(&proxy, "GET", "/path").await, OK);
@@ -119,6 +121,7 @@ async fn an_asterisk_over_http_2_is_for_options_alone() {
 async fn http2_status(proxy: &Proxy, method: &str, path: &str) -> u8 {
     const HEADERS: u8 = 1;
     const SETTINGS: u8 = 4;
+    const END_STREAM: u8 = 0x1;
     const END_STREAM_AND_HEADERS: u8 = 0x5;
     // Names from the static table of HPACK, values as they are.
     let mut block = vec![0x86];
@@ -139,6 +142,7 @@ async fn http2_status(proxy: &Proxy, method: &str, path: &str) -> u8 {
             let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
             socket.read_exact(&mut payload).await.unwrap();
             if head[3] == HEADERS {
+                assert!(method != "HEAD" || head[4] & END_STREAM != 0, "a response to HEAD has no body");
                 return payload[0];
             }
         }

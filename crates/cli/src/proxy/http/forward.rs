@@ -11,7 +11,7 @@ use super::visit::Visit;
 use bytes::Bytes;
 use carom::agent::{self, Step, Upgraded};
 use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use std::convert::Infallible;
 use std::error::Error;
@@ -27,6 +27,8 @@ where
     B: Body<Data = Bytes, Error: Error + Send + Sync> + Send + Unpin + 'static,
 {
     let version = request.version();
+    // hyper leaves out the body of a response to HEAD over HTTP/1 alone.
+    let is_bare = version == Version::HTTP_2 && request.method() == Method::HEAD;
     let begun = (version != Version::HTTP_2).then(|| visit.pulse.begin(None));
     async move {
         // A stream has a task of its own, which is known inside of it.
@@ -36,7 +38,11 @@ where
             Ok(response) => (response, Outcome::Served),
             Err(refusal) => {
                 let failed = refusal.status().is_server_error();
-                (refusal.answer(&visit.requests.name), if failed { Outcome::Failed } else { Outcome::Refused })
+                let mut response = refusal.answer(&visit.requests.name);
+                if is_bare {
+                    *response.body_mut() = agent::Body::empty();
+                }
+                (response, if failed { Outcome::Failed } else { Outcome::Refused })
             }
         };
         if version != Version::HTTP_2 && response.status() != StatusCode::SWITCHING_PROTOCOLS {

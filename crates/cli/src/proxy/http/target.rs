@@ -63,6 +63,10 @@ fn absolute(request: &mut Parts, host: Option<HeaderValue>) -> Result<HeaderValu
         return Err(Refusal::bad("the Host is not the :authority"));
     }
     if let Some(path) = uri.path_and_query {
+        // In absolute-form `http://a?b` means `/?b`, but `:path` has no such form (RFC 9113, 8.3.1).
+        if request.version == Version::HTTP_2 && path.as_str().starts_with('?') {
+            return Err(Refusal::bad("the target is no path"));
+        }
         request.uri = Uri::from(path);
     }
     // It has nothing in it that a value could not have.
