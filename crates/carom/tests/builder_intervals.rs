@@ -26,10 +26,11 @@ fn set() -> carom::set::Builder<Scripted> {
 }
 
 /// Policies that would try without end, and what is said of them.
-fn hasty() -> [(Policy, &'static str); 2] {
+fn hasty() -> [(Policy, &'static str); 3] {
     let policy = Policy::default;
     [
         (policy().delay(Duration::ZERO).max_delay(None), "delay must be at least 1ms without a max_delay, not 0ns"),
+        (policy().delay(NANO).max_delay(None), "delay must be at least 1ms without a max_delay, not 1ns"),
         (policy().delay(Duration::ZERO).max_delay(NANO), "max_delay must be at least 1ms, not 1ns"),
     ]
 }

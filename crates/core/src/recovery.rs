@@ -76,7 +76,7 @@ impl Policy {
         self
     }
 
-    /// How long to wait after the first failure; doubles with each further one. 0 stands for the shortest delay, 1 ms, and needs
+    /// How long to wait after the first failure; doubles with each further one. Below 1 ms it stands for 1 ms, and needs
     /// a `max_delay`. Default 100 ms.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Policy {
@@ -135,8 +135,9 @@ impl Policy {
         if let Some(cap) = self.max_delay.filter(|cap| *cap < SHORTEST_DELAY) {
             return Err(PolicyError { field: "max_delay", problem: format!("must be at least 1ms, not {cap:?}") });
         }
-        if self.delay.is_zero() && self.max_delay.is_none() {
-            return refuse("delay", "must be at least 1ms without a max_delay, not 0ns");
+        if self.delay < SHORTEST_DELAY && self.max_delay.is_none() {
+            let problem = format!("must be at least 1ms without a max_delay, not {:?}", self.delay);
+            return Err(PolicyError { field: "delay", problem });
         }
         if self.max_timeout.is_some_and(|cap| cap < self.timeout) {
             return refuse("max_timeout", "must not be below timeout");

@@ -109,7 +109,7 @@ impl DnsOptions {
         self
     }
 
-    /// What a shorter TTL is taken for; above zero. Default 1 s.
+    /// What a shorter TTL is taken for; at least 1 ms. Default 1 s.
     pub fn min_ttl(mut self, min_ttl: Duration) -> DnsOptions {
         self.machine.min_ttl = min_ttl;
         self
