@@ -23,6 +23,9 @@ use tokio::sync::watch;
 const SCHEDULES: usize = 3_000;
 const INTERVAL: Duration = Duration::from_secs(1000);
 
+/// The longest delay between two dials.
+const BACKOFF: Duration = Duration::from_millis(1);
+
 /// Counts what is open, and what was shut.
 #[derive(Clone, Default)]
 struct Counting {
@@ -75,8 +78,8 @@ impl World {
             max_idle: Some(INTERVAL),
             idle_interval: Some(INTERVAL),
             lease_timeout: 1000 * INTERVAL,
-            // What dies young is replaced at once: nobody moves the clock on for a delay.
-            recovery: Policy::default().delay(Duration::ZERO).into(),
+            // The driver waits out delays up to this, and no other timers.
+            recovery: Policy::default().delay(Duration::ZERO).max_delay(BACKOFF).into(),
             ..Options::default()
         };
         let mut machine = Machine::new(options, 7, start).unwrap();
@@ -92,14 +95,14 @@ impl World {
             let mut dials = VecDeque::new();
             loop {
                 shared.step(|table| table.machine.handle_timeout(now));
-                let (actions, due, state) = {
+                let (actions, next, state) = {
                     let mut table = shared.lock();
                     // The driver logs these; as long as there are any, it is woken.
                     while table.machine.poll_news().is_some() {}
-                    let due = table.machine.next_timeout().is_some_and(|at| at <= now);
-                    (std::mem::take(&mut table.actions), due, table.machine.state())
+                    (std::mem::take(&mut table.actions), table.machine.next_timeout(), table.machine.state())
                 };
-                let idle = actions.is_empty() && dials.is_empty() && !due;
+                let soon = next.filter(|at| *at <= now + 2 * BACKOFF);
+                let idle = actions.is_empty() && dials.is_empty() && next.is_none_or(|at| at > now);
                 for action in actions {
                     perform(&shared, &mut dials, action);
                 }
@@ -112,6 +115,8 @@ impl World {
                 if let Some((id, backend)) = dials.pop_front() {
                     thread::yield_now();
                     arrive(&shared, now, id, backend);
+                } else if let (Some(at), true) = (soon, idle && quiet) {
+                    now = at;
                 } else if idle && quiet && looks > 0 {
                     looks -= 1;
                     now += INTERVAL;
