@@ -13,7 +13,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const VIEW: &str = include_str!("../../tests/top/view.json");
+const VIEW: &str = include_str!("../../tests/it/top/view.json");
 
 fn view() -> View {
     serde_json::from_str(VIEW).unwrap()

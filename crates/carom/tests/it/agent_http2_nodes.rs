@@ -1,0 +1,222 @@
+//! HTTP/2 over several nodes: where requests go when some are full, leave, refuse, or serve badly.
+
+use crate::agent::{builder, fed, get, ms, node, policy, post, read, request, served, servers, soon, until};
+use crate::raw_http2::{Act, Raw, head, leases, origin_of};
+use carom::Ejection;
+use carom::agent::{Builder, Origin, Step};
+use h2::Reason;
+use http::Method;
+use std::io;
+use std::time::{Duration, Instant};
+use testkit::http::Server;
+use tokio::task::JoinSet;
+
+/// For so long that nobody comes back during a test.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn ejecting() -> Builder {
+    builder().ejection(Ejection::default().consecutive(3).time(LONG))
+}
+
+/// An origin of these nodes, all of which are connected to.
+async fn connected<const N: usize>(builder: Builder, nodes: [std::net::SocketAddr; N]) -> Origin {
+    let origin = origin_of(builder, nodes);
+    until("all are connected to", || origin.snapshot().set.unwrap().connections.len() == N).await;
+    origin
+}
+
+fn ejected(origin: &Origin) -> Vec<u16> {
+    origin.snapshot().set.unwrap().ejected.iter().map(|(backend, _)| backend.port()).collect()
+}
+
+#[tokio::test]
+async fn requests_one_after_another_go_round() {
+    let nodes: [Server; 3] = servers().await;
+    let origin = connected(builder(), nodes.each_ref().map(Server::address)).await;
+    for _ in 0..6 {
+        read(head(&origin, get("/")).await.unwrap()).await.unwrap();
+    }
+    assert_eq!(nodes.each_ref().map(Server::requests), [2, 2, 2]);
+}
+
+#[tokio::test]
+async fn a_node_that_answers_with_server_errors_is_left_out() {
+    let nodes: [Server; 3] = servers().await;
+    nodes[1].set_status(503);
+    let origin = connected(ejecting(), nodes.each_ref().map(Server::address)).await;
+    let mut errors = 0;
+    for _ in 0..60 {
+        let response = head(&origin, get("/")).await.unwrap();
+        errors += usize::from(response.status() == 503);
+        // Whether the answer is read does not matter.
+        drop(response);
+    }
+    assert_eq!((errors, ejected(&origin)), (3, vec![nodes[1].address().port()]));
+}
+
+#[tokio::test]
+async fn a_good_answer_between_bad_ones_is_a_new_beginning() {
+    let nodes: [Server; 2] = servers().await;
+    let origin = connected(ejecting(), nodes.each_ref().map(Server::address)).await;
+    for round in 0..20 {
+        nodes[0].set_status(if round % 3 == 2 { 200 } else { 500 });
+        for _ in 0..2 {
+            read(head(&origin, get("/")).await.unwrap()).await.unwrap();
+        }
+    }
+    assert!(ejected(&origin).is_empty(), "never three in a row");
+}
+
+#[tokio::test]
+async fn a_node_that_gives_requests_up_is_left_out() {
+    let bad = Raw::start(10, |_| Act::Reset(Reason::INTERNAL_ERROR)).await;
+    let good = Raw::start(10, |_| Act::Answer).await;
+    let origin = connected(ejecting(), [bad.address(), good.address()]).await;
+    let mut failed = 0;
+    for _ in 0..20 {
+        failed += usize::from(head(&origin, get("/")).await.is_err());
+    }
+    assert_eq!((failed, ejected(&origin)), (3, vec![bad.address().port()]));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_one_failure_however_many_were_on_it() {
+    let nodes: [Server; 2] = servers().await;
+    let origin = connected(ejecting(), nodes.each_ref().map(Server::address)).await;
+    let mut under_way = JoinSet::new();
+    for _ in 0..20 {
+        let origin = origin.clone();
+        under_way.spawn(async move { head(&origin, post("/gate", "an order")).await.is_ok() });
+    }
+    for node in &nodes {
+        soon(node.until(|node| node.at_gate() == 10)).await;
+    }
+    let [dying, living] = nodes;
+    dying.kill().await;
+    living.open_gate();
+    let answered = soon(under_way.join_all()).await;
+    assert_eq!(answered.iter().filter(|answered| **answered).count(), 10);
+    assert!(ejected(&origin).is_empty());
+}
+
+#[tokio::test]
+async fn what_one_node_refuses_another_serves() {
+    let refusing = Raw::start(10, |_| Act::Reset(Reason::REFUSED_STREAM)).await;
+    let serving = Raw::start(10, |_| Act::Answer).await;
+    let origin = connected(builder(), [refusing.address(), serving.address()]).await;
+    let mut attempts = 0;
+    for _ in 0..10 {
+        let response = head(&origin, post("/", "an order")).await.unwrap();
+        attempts += served(&response).attempts;
+        assert_eq!(served(&response).backend.socket_addr(), serving.address());
+        read(response).await.unwrap();
+    }
+    assert_eq!((serving.requests(), refusing.requests()), (10, attempts as usize - 10));
+    assert!(refusing.requests() <= 10, "once for each request");
+}
+
+#[tokio::test]
+async fn connections_that_take_no_more_cost_no_tries() {
+    let mut nodes = Vec::new();
+    for _ in 0..4 {
+        nodes.push(Raw::start(10, |number| if number == 0 { Act::HalfAndLeave } else { Act::Answer }).await);
+    }
+    let addresses = [&nodes[0], &nodes[1], &nodes[2], &nodes[3]].map(Raw::address);
+    let origin = connected(builder(), addresses).await;
+    let mut halves = Vec::new();
+    for _ in &nodes {
+        halves.push(head(&origin, get("/")).await.unwrap());
+    }
+    let response = head(&origin, post("/", "an order")).await.unwrap();
+    assert_eq!(served(&response).attempts, 1, "nothing was sent before");
+    assert_eq!(read(response).await.unwrap(), "done");
+    nodes.iter().for_each(Raw::finish);
+    for half in halves {
+        assert_eq!(read(half).await.unwrap(), "half done");
+    }
+}
+
+#[tokio::test]
+async fn nobody_waits_at_a_full_node_while_another_has_room() {
+    let small = Raw::start(1, |_| Act::Half).await;
+    let large = Raw::start(100, |_| Act::Half).await;
+    let origin = connected(builder().claim_timeout(LONG), [small.address(), large.address()]).await;
+    let mut asking = JoinSet::new();
+    for _ in 0..50 {
+        let origin = origin.clone();
+        asking.spawn(async move { head(&origin, get("/")).await.unwrap() });
+    }
+    let halves = soon(asking.join_all()).await;
+    assert_eq!((small.requests(), large.requests()), (1, 49));
+    small.finish();
+    large.finish();
+    for half in halves {
+        read(half).await.unwrap();
+    }
+    assert_eq!(leases(&origin), 0);
+}
+
+#[tokio::test]
+async fn the_line_of_those_who_wait_has_an_end() {
+    let server = Raw::start(1, |number| if number == 0 { Act::Half } else { Act::Answer }).await;
+    let origin = connected(builder().max_waiters(1), [server.address()]).await;
+    let first = head(&origin, get("/")).await.unwrap();
+    let mut second = std::pin::pin!(origin.request(get("/")));
+    tokio::select! {
+        biased;
+        _ = &mut second => panic!("the server takes one at a time"),
+        () = until("the second waits", || leases(&origin) == 2) => {}
+    }
+    let error = head(&origin, get("/")).await.unwrap_err();
+    assert_eq!(error.step(), Step::Claim);
+    assert!(error.to_string().contains("1 wait already"), "{error}");
+    server.finish();
+    read(first).await.unwrap();
+    assert_eq!(read(soon(second).await.unwrap()).await.unwrap(), "done");
+}
+
+#[tokio::test]
+async fn connections_that_are_old_take_no_new_requests() {
+    let server = Raw::start(10, |number| if number == 0 { Act::Half } else { Act::Answer }).await;
+    let origin = origin_of(builder().max_lifetime(ms(20)), [server.address()]);
+    let first = head(&origin, get("/")).await.unwrap();
+    soon(async {
+        while server.accepted() < 3 {
+            assert_eq!(read(head(&origin, get("/")).await.unwrap()).await.unwrap(), "done");
+        }
+    })
+    .await;
+    server.finish();
+    assert_eq!(read(first).await.unwrap(), "half done", "what is under way goes on");
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_at_once_is_not_dialled_in_a_tight_loop() {
+    let server = Raw::start(10, |_| Act::Leave(Reason::NO_ERROR)).await;
+    let policy = policy().delay(ms(200)).max_delay(ms(200));
+    let origin = origin_of(builder().recovery(policy), [server.address()]);
+    let begun = Instant::now();
+    let error = head(&origin, get("/")).await.unwrap_err();
+    assert_eq!((error.attempts(), server.requests()), (3, 3));
+    assert!(begun.elapsed() >= ms(200), "it had two delays: {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_request_body_that_fails_says_why_and_costs_nobody_the_connection() {
+    let [server] = servers().await;
+    let origin = connected(ejecting(), [server.address()]).await;
+    for sent in [0, 1, 5] {
+        let (sender, body) = fed();
+        tokio::spawn(async move {
+            for _ in 0..sent {
+                sender.send(Ok("piece".into())).await.unwrap();
+            }
+            sender.send(Err(io::Error::other("the disk is gone"))).await.unwrap();
+        });
+        let error = head(&origin, request(Method::POST, "/", body)).await.unwrap_err();
+        assert_eq!(error.step(), Step::Send, "{error:?}");
+        assert!(format!("{error:?}").contains("the disk is gone"), "{error:?}");
+    }
+    let response = head(&origin, get("/")).await.unwrap();
+    assert_eq!((node(&response), server.accepted()), ("node-1", 1));
+}

@@ -1,0 +1,415 @@
+//! The TCP connector on real sockets: bytes pass while the stream is watched, and every kind of end is noticed.
+
+use carom::Backend;
+use carom::connect::Connect;
+use carom::tcp::{Stream, Tcp};
+use std::future::{Future, poll_fn};
+use std::io::{ErrorKind, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use testkit::wait::soon;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::yield_now;
+use tokio::{join, spawn};
+
+const MEBIBYTE: usize = 1 << 20;
+
+// Reading and writing
+
+#[tokio::test]
+async fn a_mebibyte_goes_round_on_a_stream_nobody_watches() {
+    let (stream, peer) = pair(&Tcp::default()).await;
+    goes_round(stream, peer).await;
+}
+
+#[tokio::test]
+async fn a_mebibyte_goes_round_while_the_stream_is_watched() {
+    let tcp = Tcp::default().server_first(true);
+    let (stream, peer) = pair(&tcp).await;
+    let never_polled = tcp.closed(&stream);
+    let watcher = spawn(tcp.closed(&stream));
+    let stream = goes_round(stream, peer).await;
+    assert!(stream.into_inner().is_err(), "it is watched to the end");
+    soon(watcher).await.unwrap();
+    drop(never_polled);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mebibyte_goes_round_while_watchers_come_and_go_on_other_threads() {
+    let tcp = Tcp::default();
+    let (stream, peer) = pair(&tcp).await;
+    // Each ends at the first bytes that it sees unread, or is dropped half way: neither may cost the reader a wake-up.
+    let watchers: Vec<_> = (0..64).map(|_| spawn(tcp.closed(&stream))).collect();
+    watchers.iter().step_by(2).for_each(|watcher| watcher.abort());
+    goes_round(stream, peer).await;
+    for watcher in watchers {
+        let _ = soon(watcher).await;
+    }
+}
+
+#[tokio::test]
+async fn writing_waits_for_room() {
+    let (mut stream, mut peer) = pair(&Tcp::default()).await;
+    let sent = vec![7; 64 * MEBIBYTE];
+    let mut writing = pin!(stream.write_all(&sent));
+    assert!(poll_once(writing.as_mut()).await.is_pending(), "more than the buffers of both sides hold");
+
+    let mut received = vec![0; sent.len()];
+    let (written, read) = soon(async { join!(writing, peer.read_exact(&mut received)) }).await;
+    written.unwrap();
+    read.unwrap();
+    assert!(sent == received);
+}
+
+#[tokio::test]
+async fn vectored_writes_go_out_as_one() {
+    let (mut stream, mut peer) = pair(&Tcp::default()).await;
+    assert!(tokio::io::AsyncWrite::is_write_vectored(&stream));
+    assert_eq!(soon(stream.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"parts")])).await.unwrap(), 9);
+    let mut received = [0; 9];
+    soon(peer.read_exact(&mut received)).await.unwrap();
+    assert_eq!(&received, b"two parts");
+}
+
+#[tokio::test]
+async fn half_close_is_seen_by_the_peer_which_can_still_send() {
+    for watched in [false, true] {
+        let tcp = Tcp::default();
+        let (mut stream, mut peer) = pair(&tcp).await;
+        let watcher = watched.then(|| tcp.closed(&stream));
+
+        stream.write_all(b"last words").await.unwrap();
+        soon(stream.shutdown()).await.unwrap();
+        let mut received = String::new();
+        soon(peer.read_to_string(&mut received)).await.unwrap();
+        assert_eq!(received, "last words");
+        assert_eq!(stream.write_all(b"more").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+
+        peer.write_all(b"still here").await.unwrap();
+        drop(peer);
+        let mut received = String::new();
+        soon(stream.read_to_string(&mut received)).await.unwrap();
+        assert_eq!(received, "still here");
+        drop(watcher);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_user_ended_sending_is_of_no_use_to_others() {
+    let tcp = Tcp::default();
+    let (mut stream, _peer) = pair(&tcp).await;
+    assert!(tcp.is_open(&mut stream));
+    stream.shutdown().await.unwrap();
+    assert!(!tcp.is_open(&mut stream));
+}
+
+#[tokio::test]
+async fn shutting_down_a_reset_stream_is_no_error() {
+    let tcp = Tcp::default();
+    let (mut stream, peer) = pair(&tcp).await;
+    reset(peer);
+    soon(tcp.closed(&stream)).await;
+    stream.shutdown().await.unwrap();
+}
+
+// Noticing the end
+
+#[tokio::test]
+async fn the_end_of_file_ends_it() {
+    for tcp in [Tcp::default(), Tcp::default().server_first(true)] {
+        let (mut stream, peer) = pair(&tcp).await;
+        let mut watcher = pin!(tcp.closed(&stream));
+        assert!(poll_once(watcher.as_mut()).await.is_pending());
+        assert!(tcp.is_open(&mut stream));
+        drop(peer);
+        soon(watcher).await;
+        assert!(!tcp.is_open(&mut stream));
+        soon(tcp.closed(&stream)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_watch_sees_the_end_of_a_stream_that_somebody_else_has() {
+    let tcp = Tcp::default();
+    let (stream, mut peer) = pair(&tcp).await;
+    let watch = tcp.watch(&stream);
+    let reading = spawn(async move {
+        let (mut stream, mut all) = (stream, Vec::new());
+        stream.read_to_end(&mut all).await.map(|_| (all, stream))
+    });
+    assert!(watch.is_open());
+    peer.write_all(b"hello").await.unwrap();
+    drop(peer);
+    let (read, _stream) = soon(reading).await.unwrap().unwrap();
+    assert_eq!(read, b"hello");
+    soon(watch.closed()).await;
+    assert!(!watch.is_open());
+}
+
+#[tokio::test]
+async fn a_reset_ends_it() {
+    for tcp in [Tcp::default(), Tcp::default().server_first(true)] {
+        let (mut stream, peer) = pair(&tcp).await;
+        let mut watcher = pin!(tcp.closed(&stream));
+        assert!(poll_once(watcher.as_mut()).await.is_pending());
+        assert!(tcp.is_open(&mut stream));
+        reset(peer);
+        soon(watcher).await;
+        assert!(!tcp.is_open(&mut stream));
+        soon(tcp.closed(&stream)).await;
+    }
+}
+
+#[tokio::test]
+async fn unexpected_bytes_end_it_and_stay_unread() {
+    let tcp = Tcp::default();
+    let (mut stream, mut peer) = pair(&tcp).await;
+    let mut watcher = pin!(tcp.closed(&stream));
+    assert!(poll_once(watcher.as_mut()).await.is_pending());
+    peer.write_all(b"late").await.unwrap();
+    soon(watcher).await;
+    assert!(!tcp.is_open(&mut stream));
+
+    let mut received = [0; 4];
+    soon(stream.read_exact(&mut received)).await.unwrap();
+    assert_eq!(&received, b"late");
+    assert!(tcp.is_open(&mut stream), "nothing waits any more");
+}
+
+#[tokio::test]
+async fn a_server_that_may_speak_first_ends_only_at_the_end() {
+    let tcp = Tcp::default().server_first(true);
+    let (mut stream, mut peer) = pair(&tcp).await;
+    let mut watcher = pin!(tcp.closed(&stream));
+    peer.write_all(b"welcome").await.unwrap();
+    soon(stream.get_ref().readable()).await.unwrap();
+    assert!(poll_once(watcher.as_mut()).await.is_pending());
+    assert!(tcp.is_open(&mut stream));
+
+    drop(peer);
+    soon(watcher).await;
+    assert!(!tcp.is_open(&mut stream), "the end behind the bytes was seen");
+    let mut received = String::new();
+    soon(stream.read_to_string(&mut received)).await.unwrap();
+    assert_eq!(received, "welcome");
+}
+
+#[tokio::test]
+async fn a_server_that_may_speak_first_ends_at_a_reset_behind_its_bytes() {
+    let tcp = Tcp::default().server_first(true);
+    let (mut stream, mut peer) = pair(&tcp).await;
+    let mut watcher = pin!(tcp.closed(&stream));
+    peer.write_all(b"welcome").await.unwrap();
+    soon(stream.get_ref().readable()).await.unwrap();
+    assert!(poll_once(watcher.as_mut()).await.is_pending());
+    reset(peer);
+    soon(watcher).await;
+    assert!(!tcp.is_open(&mut stream));
+}
+
+#[tokio::test]
+async fn a_watcher_that_saw_bytes_notices_the_end_after_they_were_read() {
+    let tcp = Tcp::default().server_first(true);
+    let (mut stream, mut peer) = pair(&tcp).await;
+    let mut watcher = pin!(tcp.closed(&stream));
+    peer.write_all(b"welcome").await.unwrap();
+    soon(stream.get_ref().readable()).await.unwrap();
+    assert!(poll_once(watcher.as_mut()).await.is_pending());
+    let mut received = [0; 7];
+    soon(stream.read_exact(&mut received)).await.unwrap();
+    assert!(tcp.is_open(&mut stream));
+    drop(peer);
+    soon(watcher).await;
+    assert!(!tcp.is_open(&mut stream));
+}
+
+#[tokio::test]
+async fn waiting_bytes_do_not_make_a_watcher_spin() {
+    let tcp = Tcp::default().server_first(true);
+    let (stream, mut peer) = pair(&tcp).await;
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut watcher = pin!(tcp.closed(&stream));
+    assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(wakes.count(), 0);
+
+    peer.write_all(b"welcome").await.unwrap();
+    soon(stream.get_ref().readable()).await.unwrap();
+    assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let before = wakes.count();
+
+    // Round trips elsewhere make the driver look at every socket again and again, well within the second it may sleep.
+    let (mut elsewhere, mut far) = pair(&Tcp::default()).await;
+    let started = Instant::now();
+    for _ in 0..100 {
+        elsewhere.write_all(b"x").await.unwrap();
+        far.read_u8().await.unwrap();
+        yield_now().await;
+    }
+    let allowed = started.elapsed().as_secs() as usize;
+    assert!(wakes.count() - before <= allowed, "{} wake-ups", wakes.count() - before);
+}
+
+#[test]
+fn is_open_asks_the_system_not_the_driver() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let tcp = Tcp::default();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = Backend::fixed(listener.local_addr().unwrap());
+    let mut stream = runtime.block_on(tcp.connect(&backend)).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    assert!(tcp.is_open(&mut stream));
+
+    // From here on the runtime is not entered, so its driver learns of nothing.
+    drop(peer);
+    let started = Instant::now();
+    while tcp.is_open(&mut stream) {
+        assert!(started.elapsed() < Duration::from_secs(10), "the end is never seen");
+        std::thread::yield_now();
+    }
+}
+
+// Living with watchers
+
+#[tokio::test]
+async fn a_watcher_outlives_the_borrow_and_the_connector() {
+    fn outlives<F: Future<Output = ()> + Send + 'static>(watcher: F) -> F {
+        watcher
+    }
+    let (stream, peer, watcher) = {
+        let tcp = Tcp::default();
+        let (stream, peer) = pair(&tcp).await;
+        let watcher = outlives(tcp.closed(&stream));
+        (stream, peer, watcher)
+    };
+    let mut moved = stream;
+    moved.write_all(b"moved").await.unwrap();
+    let watcher = spawn(watcher);
+    drop(peer);
+    soon(watcher).await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_a_watcher_leaves_the_stream_usable() {
+    let tcp = Tcp::default();
+    let (mut stream, mut peer) = pair(&tcp).await;
+    for _ in 0..3 {
+        let mut watcher = Box::pin(tcp.closed(&stream));
+        assert!(poll_once(watcher.as_mut()).await.is_pending());
+        drop(watcher);
+
+        let mut received = [0; 4];
+        let (sent, read) = soon(async { join!(peer.write_all(b"ping"), stream.read_exact(&mut received)) }).await;
+        sent.unwrap();
+        read.unwrap();
+        stream.write_all(&received).await.unwrap();
+        soon(peer.read_exact(&mut received)).await.unwrap();
+        assert_eq!(&received, b"ping");
+        assert!(tcp.is_open(&mut stream));
+    }
+}
+
+#[tokio::test]
+async fn the_socket_is_given_up_once_nobody_watches() {
+    let tcp = Tcp::default();
+    let (stream, mut peer) = pair(&tcp).await;
+    let watcher = tcp.closed(&stream);
+    let stream = stream.into_inner().expect_err("it is watched");
+    drop(watcher);
+    let mut socket = stream.into_inner().expect("nobody watches");
+    socket.write_all(b"x").await.unwrap();
+    assert_eq!(soon(peer.read_u8()).await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn closing_reaches_the_peer_even_while_a_watcher_lives() {
+    let tcp = Tcp::default();
+    let (stream, mut peer) = pair(&tcp).await;
+    let watcher = tcp.closed(&stream);
+    soon(tcp.close(stream)).await;
+    assert_eq!(soon(peer.read(&mut [0])).await.unwrap(), 0);
+    drop(peer);
+    soon(watcher).await;
+}
+
+// Connecting
+
+#[tokio::test]
+async fn a_stream_knows_both_addresses() {
+    let (stream, peer) = pair(&Tcp::default()).await;
+    assert_eq!(stream.peer_addr().unwrap(), peer.local_addr().unwrap());
+    assert_eq!(stream.local_addr().unwrap(), peer.peer_addr().unwrap());
+    stream.set_nodelay(false).unwrap();
+    assert!(!stream.get_ref().nodelay().unwrap());
+}
+
+#[tokio::test]
+async fn a_refused_connect_is_an_error() {
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let backend = Backend::fixed(reserved.local_addr().unwrap());
+    let error = soon(Tcp::default().connect(&backend)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+}
+
+async fn pair(tcp: &Tcp) -> (Stream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let backend = Backend::fixed(listener.local_addr().unwrap());
+    let (stream, accepted) = soon(async { join!(tcp.connect(&backend), listener.accept()) }).await;
+    (stream.unwrap(), accepted.unwrap().0)
+}
+
+fn reset(peer: TcpStream) {
+    peer.set_zero_linger().unwrap();
+    drop(peer);
+}
+
+/// Sends a mebibyte to a peer that echoes it, reads it back meanwhile, and returns the stream with its peer gone.
+async fn goes_round(stream: Stream, peer: TcpStream) -> Stream {
+    let echo = spawn(async move {
+        let (mut read, mut write) = peer.into_split();
+        copy(&mut read, &mut write).await
+    });
+    let sent: Vec<u8> = (0..MEBIBYTE).map(|position| (position * 31 % 251) as u8).collect();
+    let mut received = Vec::new();
+    let (mut read, mut write) = split(stream);
+    let (written, all) = soon(async {
+        join!(
+            async {
+                write.write_all(&sent).await?;
+                write.shutdown().await
+            },
+            read.read_to_end(&mut received)
+        )
+    })
+    .await;
+    written.unwrap();
+    assert_eq!(all.unwrap(), MEBIBYTE);
+    assert!(sent == received);
+    soon(echo).await.unwrap().unwrap();
+    read.unsplit(write)
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wakes {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,253 @@
+//! `/healthz`: how everything is doing, for probes and people.
+
+use crate::program::PATIENCE;
+use crate::serving::folder;
+use crate::up::{Backend, Client, Up, ask, http, tcp};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Duration;
+use testkit::dns::DnsServer;
+use testkit::http::{Authority, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+const ANY: &str = "127.0.0.1:0";
+
+async fn health(admin: SocketAddr) -> (u16, Value) {
+    let (status, body) = ask(admin, "GET /healthz").await;
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+/// Waits until it is like that.
+async fn healthy(admin: SocketAddr, like: impl Fn(&Value) -> bool) -> Value {
+    let looking = async {
+        loop {
+            let (status, health) = health(admin).await;
+            assert_eq!(status, 200, "{health}");
+            if like(&health) {
+                return health;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.expect("it comes to that")
+}
+
+#[tokio::test]
+async fn it_says_how_each_service_is_doing() {
+    let a = Backend::start("a").await;
+    let nobody = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let lame = tcp("lame", ANY, &a, "").replace(&a.address.to_string(), &nobody.to_string());
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}{lame}[gateway]\nlisten = \"{ANY}\"\n", tcp("a", ANY, &a, ""));
+    let folder = folder("healthz", &[("c.toml", &config)]);
+    let up = Up::start(&folder).await;
+    let _client = Client::of(up.service("a")).await;
+    let health = healthy(up.admin(), |health| {
+        health["services"][1]["backends"]["dead"] == 1 && health["services"][0]["idle"] == 2
+    });
+    let health = health.await;
+    assert_eq!(health["status"], "degraded");
+    let [good, lame] = &health["services"].as_array().unwrap()[..] else { panic!("{health}") };
+    let figures = ["name", "status", "protocol", "busy", "idle", "waiting", "clients", "failed"].map(|key| &good[key]);
+    assert_eq!(json!(figures), json!(["a", "ok", "tcp", 1, 2, 0, 1, 0]), "{good}");
+    assert_eq!(good["listen"], up.service("a").to_string());
+    assert_eq!(good["backends"], json!({"live": 1, "dead": 0}));
+    assert_eq!(json!([lame["name"], lame["status"], lame["backends"]["live"]]), json!(["lame", "degraded", 0]));
+    let dead = &lame["dead"][0];
+    assert!(dead["backend"].as_str().unwrap().contains(&nobody.to_string()), "{lame}");
+    assert!(dead["reason"].as_str().unwrap().contains("refused"), "{lame}");
+    assert!(good.get("dead").is_none() && lame["trouble"].as_str().unwrap().contains(&nobody.to_string()), "{lame}");
+    assert_eq!(health["gateway"]["feeds"], 1);
+}
+
+/// Whoever reads the log without having asked for more sees the beginning and the end.
+#[tokio::test]
+async fn an_outage_is_told_with_its_end() {
+    let a = Backend::start("a").await;
+    let nobody = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let lame = tcp("lame", ANY, &a, "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"50ms\"");
+    let folder = folder("healthz-log", &[("c.toml", &lame.replace(&a.address.to_string(), &nobody.to_string()))]);
+    let mut up = Up::start(&folder).await;
+    let dead = up.running.told("backend is dead").await;
+    assert!(dead.contains("lame"), "{dead}");
+    let _listener = tokio::net::TcpListener::bind(nobody).await.unwrap();
+    up.running.told("backend is back").await;
+}
+
+/// Two services of the same name in DNS, or of the same addresses, are two to whoever looks.
+#[tokio::test]
+async fn services_are_told_apart_by_their_names() {
+    let node = Server::start("node-1").await.unwrap();
+    let services = [http("one", ANY, node.address(), ""), http("two", ANY, node.address(), "maximum = 20")];
+    let host = "host = \"same.example\"\n";
+    let services = services.map(|service| service + host).concat();
+    let folder = folder("healthz-names", &[("c.toml", &format!("[admin]\nlisten = \"{ANY}\"\n{services}"))]);
+    let up = Up::start(&folder).await;
+    let mut lines = vec!["db_client_connection_max{db_client_connection_pool_name=\"two\"} 20".to_owned()];
+    for name in ["one", "two"] {
+        lines.push(format!("carom_backend_known{{db_client_connection_pool_name=\"{name}\"}} 1"));
+        lines.push(format!("carom_resolver_backends{{carom_resolver_name=\"{name}\"}} 1"));
+        lines.push(format!("carom_service_clients{{carom_service_name=\"{name}\"}} 0"));
+    }
+    let looking = async {
+        loop {
+            let (_, metrics) = ask(up.admin(), "GET /metrics").await;
+            if lines.iter().all(|line| metrics.lines().any(|other| other == line)) {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, looking).await.expect("each is there");
+}
+
+#[tokio::test]
+async fn it_is_no_longer_healthy_once_it_is_to_end() {
+    let a = Backend::start("a").await;
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", tcp("a", ANY, &a, "drain_timeout = \"60s\""));
+    let folder = folder("healthz-draining", &[("c.toml", &config)]);
+    let mut up = Up::start(&folder).await;
+    let client = Client::of(up.service("a")).await;
+    let ok = healthy(up.admin(), |health| health["status"] == "ok").await;
+    assert_eq!(ok["services"][0]["clients"], 1);
+    up.running.signal("-TERM").await;
+    up.running.told("stopping").await;
+    assert_eq!(health(up.admin()).await, (503, json!({"status": "draining"})));
+    drop(client);
+    assert_eq!(timeout(PATIENCE, up.running.child.wait()).await.expect("it ends").unwrap().code(), Some(0));
+}
+
+/// Connections of HTTP/2 are shared, and their backends die as others do.
+#[tokio::test]
+async fn backends_that_are_spoken_to_by_http2_are_known_as_well() {
+    let authority = Authority::new();
+    let certificate = authority.issue(["api.example"]);
+    let mut nodes = Vec::new();
+    for name in ["node-1", "node-2"] {
+        nodes.push(Server::start_tls(name, certificate.serving(["h2"])).await.unwrap());
+    }
+    let more = "tls = { ca = \"ca.pem\", server_name = \"api.example\" }\nattempts = 1\ndelay = \"10ms\"\nmax_delay = \"50ms\"";
+    let resolve = format!("\"{}\"", nodes[0].address());
+    let both = format!("[\"{}\", \"{}\"]", nodes[0].address(), nodes[1].address());
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", http("s", ANY, nodes[0].address(), more));
+    let config = config.replace(&resolve, &both);
+    let folder = folder("healthz-http2", &[("c.toml", &config), ("ca.pem", &authority.pem())]);
+    let up = Up::start(&folder).await;
+    let (status, body) = ask(up.service("s"), "GET /").await;
+    assert!(status == 200 && body.starts_with("hello from node-"), "{status} {body}");
+    let all = healthy(up.admin(), |health| health["services"][0]["idle"] == 2).await;
+    assert_eq!((&all["status"], &all["services"][0]["backends"]), (&json!("ok"), &json!({"live": 2, "dead": 0})));
+    nodes[1].kill().await;
+    // It is doubted as soon as its connection is gone, and it is known why once it was tried again.
+    let is_told = |service: &Value| service["backends"]["dead"] == 1 && service["trouble"].is_string();
+    let one = healthy(up.admin(), |health| is_told(&health["services"][0])).await;
+    let service = &one["services"][0];
+    assert_eq!((&one["status"], &service["backends"]["live"]), (&json!("degraded"), &json!(1)), "{one}");
+    let dead = service["dead"][0]["backend"].as_str().unwrap();
+    assert!(dead.contains(&nodes[1].address().to_string()), "{service}");
+    nodes[1].revive().unwrap();
+    healthy(up.admin(), |health| health["status"] == "ok" && health["services"][0]["idle"] == 2).await;
+}
+
+/// It connects well, and answers with errors.
+#[tokio::test]
+async fn a_backend_that_is_left_out_is_known_as_well() {
+    // Whoever of them is asked first: no more than half of them are left out.
+    let (one, other) = (Server::start("one").await.unwrap(), Server::start("other").await.unwrap());
+    one.set_status(503);
+    other.set_status(503);
+    let more = "ejection = { consecutive = 2, time = \"10m\", max_ejected = 0.5 }";
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", http("s", ANY, one.address(), more));
+    let both = format!("[\"{}\", \"{}\"]", one.address(), other.address());
+    let config = config.replace(&format!("\"{}\"", one.address()), &both);
+    let up = Up::start(&folder("healthz-ejected", &[("c.toml", &config)])).await;
+    let asking = async {
+        while health(up.admin()).await.1["services"][0]["ejected"].is_null() {
+            ask(up.service("s"), "GET /").await;
+        }
+    };
+    timeout(PATIENCE, asking).await.expect("it is left out");
+    let (_, health) = health(up.admin()).await;
+    let service = &health["services"][0];
+    assert_eq!(
+        (&health["status"], &service["backends"]),
+        (&json!("degraded"), &json!({"live": 1, "dead": 0, "ejected": 1}))
+    );
+    let ejected = service["ejected"][0]["backend"].as_str().unwrap();
+    assert!([&one, &other].iter().any(|node| node.address().to_string() == ejected), "{service}");
+    let left = service["ejected"][0]["left_ms"].as_u64().unwrap();
+    assert!(left > 0 && left <= 600_000 && service.get("dead").is_none(), "{service}");
+}
+
+/// Nobody could be asked whether it works.
+#[tokio::test]
+async fn a_name_that_nobody_serves_is_not_healthy() {
+    let server = DnsServer::start().await.unwrap();
+    let address = server.address();
+    let service = |name: &str, more: &str| {
+        let place = format!("listen = \"{ANY}\"\nresolve = \"{name}.test\"\nnameservers = [\"{address}\"]");
+        format!("[[service]]\nname = \"{name}\"\n{place}\nattempts = 1\n{more}\n")
+    };
+    // One that finds out with its first request what is spoken, and one that has connections from the start.
+    let services =
+        [service("a", "protocol = \"http\"\ntls = true"), service("b", "protocol = \"tcp\"\ndefault_port = 1")];
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", services.concat());
+    let folder = folder("healthz-nobody", &[("c.toml", &config)]);
+    let up = Up::start(&folder).await;
+    let services = |health: &Value| health["services"].as_array().unwrap().clone();
+    let health =
+        healthy(up.admin(), |health| services(health).iter().all(|service| service["status"] == "degraded")).await;
+    assert_eq!(health["status"], "degraded");
+    for service in services(&health) {
+        assert_eq!(service["backends"], json!({"live": 0, "dead": 0}));
+        assert!(service["trouble"].as_str().unwrap().contains(".test"), "{service}");
+    }
+}
+
+/// Whoever is still served by what was there before is seen, and keeps one connection alone.
+#[tokio::test]
+async fn a_service_that_leaves_is_seen_until_it_has_left() {
+    let (a, b) = (Backend::start("a").await, Backend::start("b").await);
+    let config = |backend, more| format!("[admin]\nlisten = \"{ANY}\"\n{}", tcp("s", ANY, backend, more));
+    let folder = folder("healthz-leaving", &[("c.toml", &config(&a, ""))]);
+    let mut up = Up::start(&folder).await;
+    let mut client = Client::of(up.service("s")).await;
+    healthy(up.admin(), |health| health["services"][0]["idle"] == 2 && health.get("leaving").is_none()).await;
+    up.reload(&config(&b, "maximum = 8")).await;
+    let leaving = healthy(up.admin(), |health| health["leaving"][0]["idle"] == 0).await;
+    let figures = ["name", "listen", "busy", "waiting", "clients"].map(|key| &leaving["leaving"][0][key]);
+    assert_eq!(json!(figures), json!(["s", up.service("s").to_string(), 1, 0, 1]), "{leaving}");
+    assert_eq!((&leaving["status"], &leaving["services"][0]["clients"]), (&json!("ok"), &json!(0)));
+    assert_eq!(client.say("still").await, "a: still\n");
+    drop(client);
+    healthy(up.admin(), |health| health.get("leaving").is_none()).await;
+}
+
+#[tokio::test]
+async fn nothing_else_is_answered() {
+    let a = Backend::start("a").await;
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", tcp("a", ANY, &a, ""));
+    let folder = folder("healthz-others", &[("c.toml", &config)]);
+    let up = Up::start(&folder).await;
+    let admin = up.admin();
+    for (request, status) in [
+        ("HEAD /healthz", 200),
+        ("GET /healthz?verbose", 200),
+        ("POST /healthz", 405),
+        ("DELETE /healthz", 405),
+        ("GET /none", 404),
+        ("GET /healthz/", 404),
+        ("GET /../healthz", 404),
+    ] {
+        assert_eq!(ask(admin, request).await.0, status, "{request}");
+    }
+    assert_eq!(ask(admin, "HEAD /healthz").await.1, "");
+    let long = format!("GET /healthz?{}", "x".repeat(64 << 10));
+    let mut stream = TcpStream::connect(admin).await.unwrap();
+    let _ = stream.write_all(long.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("it has had enough");
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+    assert_eq!(health(admin).await.0, 200, "others are answered");
+}

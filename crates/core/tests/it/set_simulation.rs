@@ -1,0 +1,127 @@
+//! What the set machine promises, over thousands of seeded schedules in a simulated world.
+//!
+//! Each schedule has a seed of its own. A failure prints it, with what happened lately; `CAROM_SEED=<seed> cargo test`
+//! runs that schedule alone, `CAROM_SCHEDULES=<n>` changes how many there are in each test.
+
+use crate::set_world::{Behaviour, Setting, Trace, World, backend, for_each_schedule, ms};
+use carom_core::random::Random;
+use carom_core::set::Want;
+
+/// Every promise that can be judged step by step is; see `set_world/promises.rs`.
+#[test]
+fn promises_hold_whatever_happens() {
+    for_each_schedule(1_200, |seed, trace| {
+        let mut world = World::new(Setting::wild(seed), seed, trace);
+        world.publish_all();
+        world.run_for(ms(8_000));
+        world.end();
+    });
+}
+
+/// Most callers give up: nothing is left behind, and no dial goes on that nobody wants.
+#[test]
+fn cancelling_leaves_counts_exact_and_nothing_behind() {
+    for_each_schedule(700, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        setting.gives_up = 0.9;
+        setting.caller_every = ms(15);
+        let mut world = World::new(setting, seed, trace);
+        world.publish_all();
+        world.run_for(ms(3_000));
+        world.end();
+    });
+}
+
+#[test]
+fn abandoned_at_any_moment_everything_ends_at_once() {
+    for_each_schedule(600, |seed, trace| {
+        let mut world = World::new(Setting::wild(seed), seed, trace);
+        world.publish_all();
+        world.run_for(ms(Random::new(seed).below(4_000) as u64));
+        if seed % 2 == 0 {
+            world.close();
+            world.run_for(ms(100));
+        }
+        world.abandon();
+        world.end();
+    });
+}
+
+#[test]
+fn when_faults_stop_the_target_is_met_and_no_lease_fails() {
+    for_each_schedule(800, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        // It gives up connections that nothing is wrong with.
+        setting.options.decoherence = ms(3_600_000);
+        let mut world = World::new(setting, seed, trace);
+        world.publish_all();
+        world.run_for(ms(4_000));
+        world.publish_all();
+        world.calm_down();
+        world.run_for(world.settling() + world.setting.patience.1);
+        if world.setting.options.eager {
+            world.promise_the_target_is_met();
+        }
+        let refused = world.refused();
+        for server in 0..world.setting.servers {
+            world.ask(Want::of(backend(server)), ms(60_000));
+            world.ask(Want::any(), ms(60_000));
+        }
+        world.run_for(ms(10_000));
+        assert_eq!(world.refused(), refused, "a lease failed, though nothing is wrong");
+        if world.setting.options.eager {
+            world.promise_the_target_is_met();
+        }
+        world.end();
+    });
+}
+
+/// The others hang, refuse, or drop what they accept; all but one.
+#[test]
+fn a_backend_that_does_not_serve_blocks_nobody_who_takes_any() {
+    for_each_schedule(600, |seed, trace| {
+        let mut random = Random::new(seed);
+        let mut setting = Setting::with_one_that_serves(seed);
+        (setting.weather_every, setting.mortal) = (None, 0.0);
+        let mut world = World::new(setting, seed, trace);
+        let serves = random.below(world.setting.servers);
+        for server in (0..world.setting.servers).filter(|server| *server != serves) {
+            world.behave(server, [Behaviour::Hangs, Behaviour::Refuses][random.below(2)]);
+        }
+        world.publish_all();
+        world.run_for(ms(5_000));
+        world.stop_calling();
+        let (_, patience) = world.setting.patience;
+        world.run_for(patience);
+        assert_eq!(world.refused(), 0, "one serves");
+        world.end();
+    });
+}
+
+/// H5: a backend that closes connections cleanly after every k-th use is never penalised.
+#[test]
+fn clean_closes_after_use_cost_one_dial_and_no_backoff() {
+    for_each_schedule(600, |seed, trace| {
+        let mut world = World::new(Setting::closing_after_use(seed), seed, trace);
+        world.publish_all();
+        world.run_for(ms(5_000));
+        assert_eq!(world.refused(), 0, "nothing fails");
+        world.promise_clean_closes_are_free();
+        world.end();
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [1, 2, 3, 4] {
+        let run = || {
+            let trace = Trace::on(usize::MAX);
+            let mut world = World::new(Setting::wild(seed), seed, &trace);
+            world.publish_all();
+            world.run_for(ms(3_000));
+            world.end();
+            trace.lines()
+        };
+        assert_eq!(run(), run());
+    }
+}

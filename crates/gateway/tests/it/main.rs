@@ -1,0 +1,40 @@
+//! Integration tests of the gateway: clients over WebSocket, buses and brokers.
+
+#[path = "../../examples/adapter.rs"]
+mod adapter;
+mod adapters_page;
+mod cluster_lease;
+mod credential_logs;
+mod credential_reading;
+mod credential_watching;
+mod delta_fuzz;
+mod delta_instruments;
+mod delta_messages;
+mod delta_upstream;
+mod gateway_end;
+mod gateway_fanout;
+mod gateway_interest;
+mod gateway_limits;
+mod gateway_monitor;
+mod gateway_protocol;
+mod gateway_slow;
+mod gateway_stage;
+mod gateway_tls;
+mod gateway_zeromq;
+mod keys_file;
+mod kite_fuzz;
+mod kite_instruments;
+mod kite_packets;
+mod kite_upstream;
+mod protocol_fuzz;
+mod protocol_market;
+mod protocol_replies;
+mod protocol_requests;
+mod protocol_topics;
+mod simulated_exchange;
+mod simulated_fuzz;
+mod simulated_walk;
+mod upstream_dial;
+mod zeromq_bus;
+mod zeromq_fuzz;
+mod zeromq_logs;

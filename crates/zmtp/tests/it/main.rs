@@ -1,0 +1,5 @@
+//! Integration tests of ZMTP sessions.
+
+mod pubsub_fuzz;
+mod pubsub_session;
+mod support;
