@@ -1,7 +1,7 @@
 //! Why a question or a whole service could not be resolved.
 
+use super::message::display_code;
 use carom_core::resolver::Question;
-use hickory_proto::op::ResponseCode;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -203,6 +203,6 @@ fn code_name(code: u16) -> String {
         3 => "NXDOMAIN".to_owned(),
         4 => "NOTIMP".to_owned(),
         5 => "REFUSED".to_owned(),
-        other => format!("code {other} ({})", ResponseCode::from((other >> 4) as u8, (other & 15) as u8).to_str()),
+        other => display_code(other),
     }
 }

@@ -1,10 +1,10 @@
 //! One question to one nameserver: UDP first, TCP when the answer does not fit.
 
 use super::error::Reason;
-use super::interpret::{Said, interpret};
+use super::interpret::{NOERROR, NXDOMAIN, Said, interpret};
+use super::message::{Message, Name, Question, Rtype, encode_query};
 use carom_core::resolver::{Answer, Kind};
-use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RecordType};
+use domain::base::message_builder::PushError;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -17,8 +17,8 @@ use tokio::net::{TcpStream, UdpSocket};
 const UDP_PAYLOAD: u16 = 1232;
 /// Larger than anything that UDP should bring.
 const UDP_BUFFER: usize = 4096;
-/// What a nameserver says that does not know EDNS0.
-const WITHOUT_EDNS: [ResponseCode; 2] = [ResponseCode::FormErr, ResponseCode::NotImp];
+/// Response codes of a nameserver that does not know EDNS0: FORMERR and NOTIMP.
+const WITHOUT_EDNS: [u16; 2] = [1, 4];
 
 /// What arrived and was no answer, for whoever finds that nothing better came.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +56,12 @@ impl Response {
 pub(super) async fn ask(
     server: SocketAddr,
     name: &Name,
-    kind: RecordType,
+    rtype: Rtype,
     rejected: &Rejected,
 ) -> Result<Response, Reason> {
-    let response = exchange(server, name, kind, true, rejected).await?;
-    if WITHOUT_EDNS.contains(&response.message.metadata.response_code) {
-        return exchange(server, name, kind, false, rejected).await;
+    let response = exchange(server, name, rtype, true, rejected).await?;
+    if WITHOUT_EDNS.contains(&response.message.code) {
+        return exchange(server, name, rtype, false, rejected).await;
     }
     Ok(response)
 }
@@ -69,18 +69,18 @@ pub(super) async fn ask(
 async fn exchange(
     server: SocketAddr,
     name: &Name,
-    kind: RecordType,
+    rtype: Rtype,
     edns: bool,
     rejected: &Rejected,
 ) -> Result<Response, Reason> {
-    let request = Request::new(name, kind, edns).map_err(|error| Reason::Name(error.to_string()))?;
+    let request = Request::new(name, rtype, edns).map_err(|error| Reason::Name(error.to_string()))?;
     let unreachable = |error| Reason::Unreachable { server, error };
     if let Some(message) = request.over_udp(server, rejected).await.map_err(unreachable)? {
         return Ok(Response { message, over_tcp: false });
     }
     let bytes = request.over_tcp(server).await.map_err(unreachable)?;
     match request.accept(&bytes) {
-        Ok(message) if message.metadata.truncation => {
+        Ok(message) if message.truncated => {
             Err(Reason::Unreadable { server, problem: "cut short even over TCP".to_owned() })
         }
         Ok(message) => Ok(Response { message, over_tcp: true }),
@@ -90,23 +90,16 @@ async fn exchange(
 
 struct Request {
     id: u16,
-    query: Query,
+    name: Name,
+    rtype: Rtype,
     bytes: Vec<u8>,
 }
 
 impl Request {
-    fn new(name: &Name, kind: RecordType, edns: bool) -> Result<Request, hickory_proto::ProtoError> {
-        let query = Query::query(name.clone(), kind);
+    fn new(name: &Name, rtype: Rtype, edns: bool) -> Result<Request, PushError> {
         let id = unguessable();
-        let mut message = Message::new(id, MessageType::Query, OpCode::Query);
-        message.metadata.recursion_desired = true;
-        message.add_query(query.clone());
-        if edns {
-            let mut edns = Edns::new();
-            edns.set_max_payload(UDP_PAYLOAD);
-            message.set_edns(edns);
-        }
-        Ok(Request { id, query, bytes: message.to_vec()? })
+        let bytes = encode_query(id, name, rtype, edns.then_some(UDP_PAYLOAD))?;
+        Ok(Request { id, name: name.clone(), rtype, bytes })
     }
 
     /// The answer, or `None` when it does not fit.
@@ -123,7 +116,7 @@ impl Request {
         loop {
             let length = socket.recv(&mut buffer).await?;
             match self.accept(&buffer[..length]) {
-                Ok(response) => return Ok(Some(response).filter(|response| !response.metadata.truncation)),
+                Ok(response) => return Ok(Some(response).filter(|response| !response.truncated)),
                 Err(_) if self.is_cut_short(&buffer[..length]) => return Ok(None),
                 // It may be forged: the true answer can still come.
                 Err(problem) => rejected.put(problem),
@@ -149,19 +142,16 @@ impl Request {
         if bytes.get(..2) != Some(&self.id.to_be_bytes()) {
             return Err("another id".to_owned());
         }
-        let message = Message::from_vec(bytes).map_err(|error| error.to_string())?;
-        if message.metadata.message_type != MessageType::Response {
+        let message = Message::parse(bytes).map_err(|error| error.to_string())?;
+        if !message.is_response {
             return Err("a question, not an answer".to_owned());
         }
         // A server that refuses or fails may send nothing but the header.
-        let failed = !matches!(message.metadata.response_code, ResponseCode::NoError | ResponseCode::NXDomain);
-        let asked = |query: &Query| {
-            query.name() == self.query.name()
-                && query.query_type() == self.query.query_type()
-                && query.query_class() == DNSClass::IN
-        };
-        match &message.queries[..] {
-            [query] if asked(query) => Ok(message),
+        let failed = !matches!(message.code, NOERROR | NXDOMAIN);
+        let asked =
+            |question: &Question| question.name == self.name && question.rtype == self.rtype && question.is_internet;
+        match &message.questions[..] {
+            [question] if asked(question) => Ok(message),
             [] if failed => Ok(message),
             _ => Err("an answer to another question".to_owned()),
         }
@@ -174,7 +164,7 @@ impl Request {
         bytes.len() >= 12
             && bytes[..2] == self.id.to_be_bytes()
             && bytes[2] & RESPONSE_AND_TRUNCATED == RESPONSE_AND_TRUNCATED
-            && Message::from_vec(bytes).is_err()
+            && Message::parse(bytes).is_err()
     }
 }
 
@@ -186,36 +176,43 @@ fn unguessable() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::super::interpret::{Said, interpret};
+    use super::super::message::{Data, display_name, parse_name};
     use super::*;
     use carom_core::random::Random;
     use carom_core::resolver::{Answer, Kind};
+    use hickory_proto::op::{Edns, Message as Written, MessageType, OpCode, Query, ResponseCode};
     use hickory_proto::rr::rdata::{A, AAAA, CNAME, SOA, SRV, TXT};
-    use hickory_proto::rr::{RData, Record};
+    use hickory_proto::rr::{DNSClass, Name as WrittenName, RData, Record, RecordType};
     use std::time::Duration;
     use testkit::cases::{bytes, cases};
 
     const CASES: u64 = 5_000;
 
-    fn name(text: &str) -> Name {
-        Name::from_ascii(text).unwrap()
+    fn name(text: &str) -> WrittenName {
+        WrittenName::from_ascii(text).unwrap()
     }
 
-    fn request(kind: RecordType) -> Request {
-        Request::new(&name("api.test."), kind, true).unwrap()
+    fn request(rtype: Rtype) -> Request {
+        Request::new(&parse_name("api.test.").unwrap(), rtype, true).unwrap()
     }
 
-    fn kind(kind: RecordType) -> Kind {
-        match kind {
-            RecordType::SRV => Kind::Srv,
-            RecordType::AAAA => Kind::Aaaa,
+    /// The question of a request, as the other implementation reads it.
+    fn query(request: &Request) -> Query {
+        Written::from_vec(&request.bytes).unwrap().queries.remove(0)
+    }
+
+    fn kind(rtype: Rtype) -> Kind {
+        match rtype {
+            Rtype::SRV => Kind::Srv,
+            Rtype::AAAA => Kind::Aaaa,
             _ => Kind::A,
         }
     }
 
     /// A response as a server might send it, sensible or not.
-    fn response(request: &Request, random: &mut Random) -> Message {
-        let mut message = Message::new(request.id, MessageType::Response, OpCode::Query);
-        message.add_query(request.query.clone());
+    fn response(request: &Request, random: &mut Random) -> Written {
+        let mut message = Written::new(request.id, MessageType::Response, OpCode::Query);
+        message.add_query(query(request));
         message.metadata.response_code = ResponseCode::from(0, [0, 0, 0, 0, 0, 1, 2, 3, 4, 5][random.below(10)]);
         message.metadata.truncation = random.chance(0.1);
         if random.chance(0.5) {
@@ -240,7 +237,7 @@ mod tests {
         let names = ["api.test.", "API.test.", "a.api.test.", "b.api.test.", "."];
         let one = |random: &mut Random| match names.get(random.below(names.len() + 1)) {
             Some(text) => name(text),
-            None => Name::from_labels([&b"\0 .\xff"[..], b"test"]).unwrap(),
+            None => WrittenName::from_labels([&b"\0.\x07"[..], b"test"]).unwrap(),
         };
         let ttl = [0, 1, 30, 0x7fff_ffff, 0x8000_0000, u32::MAX][random.below(6)];
         let data = match random.below(7) {
@@ -276,11 +273,10 @@ mod tests {
     fn check(request: &Request, bytes: &[u8]) {
         request.is_cut_short(bytes);
         let Ok(message) = request.accept(bytes) else { return };
-        assert_eq!(message.metadata.id, request.id);
-        assert!(message.queries.iter().all(|query| query.query_type() == request.query.query_type()));
-        let kind = kind(request.query.query_type());
-        match interpret(&message, request.query.name(), kind) {
-            Said::Alias(alias, _) => assert_ne!(alias, *request.query.name(), "an alias leads elsewhere"),
+        assert!(message.is_response && message.questions.iter().all(|question| question.rtype == request.rtype));
+        let kind = kind(request.rtype);
+        match interpret(&message, &request.name, kind) {
+            Said::Alias(alias, _) => assert_ne!(alias, request.name, "an alias leads elsewhere"),
             Said::Loop(alias) => assert!(!message.answers.is_empty(), "{alias}"),
             Said::Code(code) => assert!(code != 0 && code != 3),
             Said::Answer(answer) => {
@@ -308,7 +304,7 @@ mod tests {
     #[test]
     fn whatever_a_nameserver_sends_is_an_answer_or_is_not() {
         for (_case, mut random) in cases(CASES) {
-            let request = request([RecordType::SRV, RecordType::AAAA, RecordType::A][random.below(3)]);
+            let request = request([Rtype::SRV, Rtype::AAAA, Rtype::A][random.below(3)]);
             let mut bytes = response(&request, &mut random).to_vec().unwrap();
             check(&request, &bytes);
             mutate(&mut bytes, &mut random);
@@ -316,9 +312,55 @@ mod tests {
         }
     }
 
+    /// What hickory-proto writes, carom reads as hickory-proto does.
+    #[test]
+    fn messages_are_read_as_another_implementation_reads_them() {
+        let rtypes = [Rtype::SRV, Rtype::AAAA, Rtype::A];
+        for (_case, mut random) in cases(CASES) {
+            let request = request(rtypes[random.below(3)]);
+            let written = response(&request, &mut random);
+            let read = request.accept(&written.to_vec().unwrap()).unwrap();
+            assert_eq!(
+                (read.truncated, read.code),
+                (written.metadata.truncation, written.metadata.response_code.into())
+            );
+            let sections = [
+                (&read.answers, &written.answers),
+                (&read.authorities, &written.authorities),
+                (&read.additionals, &written.additionals),
+            ];
+            for (read, written) in sections {
+                // The option record is no record of class IN.
+                assert_eq!(read.len(), written.len());
+                for (read, written) in read.iter().zip(written) {
+                    assert_eq!(display_name(&read.name), plain(&written.name));
+                    assert_eq!(read.ttl, written.ttl);
+                    match (&read.data, &written.data) {
+                        (Data::Address(read), RData::A(written)) => assert_eq!(*read, written.0),
+                        (Data::Address(read), RData::AAAA(written)) => assert_eq!(*read, written.0),
+                        (Data::Alias(read), RData::CNAME(written)) => assert_eq!(display_name(read), plain(written)),
+                        (Data::Service { priority, weight, port, target }, RData::SRV(written)) => {
+                            let fields = (written.priority, written.weight, written.port);
+                            assert_eq!((*priority, *weight, *port), fields);
+                            assert_eq!(display_name(target), plain(&written.target));
+                        }
+                        (Data::Authority { minimum }, RData::SOA(written)) => assert_eq!(*minimum, written.minimum),
+                        (Data::Other, RData::TXT(_)) => {}
+                        (read, written) => panic!("{read:?} for {written:?}"),
+                    }
+                }
+            }
+        }
+    }
+
+    fn plain(name: &WrittenName) -> Arc<str> {
+        let text = name.to_lowercase().to_ascii();
+        text.strip_suffix('.').unwrap_or(&text).into()
+    }
+
     #[test]
     fn arbitrary_bytes_are_no_answer() {
-        let request = request(RecordType::A);
+        let request = request(Rtype::A);
         for (_case, mut random) in cases(CASES) {
             let mut bytes = bytes(&mut random, 600);
             check(&request, &bytes);
@@ -333,10 +375,10 @@ mod tests {
 
     #[test]
     fn only_an_answer_to_this_question_is_accepted() {
-        let request = request(RecordType::A);
-        let respond = |change: &dyn Fn(&mut Message)| {
-            let mut message = Message::new(request.id, MessageType::Response, OpCode::Query);
-            message.add_query(request.query.clone());
+        let request = request(Rtype::A);
+        let respond = |change: &dyn Fn(&mut Written)| {
+            let mut message = Written::new(request.id, MessageType::Response, OpCode::Query);
+            message.add_query(query(&request));
             change(&mut message);
             request.accept(&message.to_vec().unwrap()).map(|_| ())
         };
@@ -348,7 +390,7 @@ mod tests {
         assert_eq!(respond(&|message| message.queries[0].query_type = RecordType::AAAA), another_question);
         assert_eq!(respond(&|message| message.queries[0].query_class = DNSClass::CH), another_question);
         assert_eq!(respond(&|message| message.queries.clear()), another_question);
-        assert_eq!(respond(&|message| message.queries.push(request.query.clone())), another_question);
+        assert_eq!(respond(&|message| message.queries.push(query(&request))), another_question);
         let bare = |code: ResponseCode| {
             respond(&|message| {
                 message.metadata.response_code = code;
@@ -360,7 +402,7 @@ mod tests {
             assert_eq!(bare(code), Ok(()), "{code}");
         }
         assert_eq!(bare(ResponseCode::NXDomain), another_question);
-        let question = |message: &mut Message| message.metadata.message_type = MessageType::Query;
+        let question = |message: &mut Written| message.metadata.message_type = MessageType::Query;
         assert_eq!(respond(&question), Err("a question, not an answer".to_owned()));
     }
 }

@@ -1,12 +1,14 @@
 //! What a DNS message says, in the machine's words.
 
+use super::message::{Data, Message, Name, Record, display_name};
 use carom_core::resolver::{Answer, Kind, Target};
-use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::{DNSClass, Name, RData, Record};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(super) const NOERROR: u16 = 0;
+pub(super) const NXDOMAIN: u16 = 3;
 
 /// Aliases that are followed within one answer, each a search of all its records. If there are more, the last is asked for.
 const MOST_ALIASES: usize = 16;
@@ -26,14 +28,13 @@ pub(super) enum Said {
 
 /// Reads a response to a question.
 pub(super) fn interpret(message: &Message, name: &Name, kind: Kind) -> Said {
-    let code = message.metadata.response_code;
-    match code {
-        ResponseCode::NoError => {}
-        ResponseCode::NXDomain => return Said::Answer(Answer::Nothing { exists: false, ttl: negative_ttl(message) }),
-        _ => return Said::Code(code.into()),
+    match message.code {
+        NOERROR => {}
+        NXDOMAIN => return Said::Answer(Answer::Nothing { exists: false, ttl: negative_ttl(message) }),
+        code => return Said::Code(code),
     }
     let (name, alias_ttl, looped) = follow_aliases(message, name);
-    let records: Vec<_> = answers(message).filter(|record| record.name == name).collect();
+    let records: Vec<_> = message.answers.iter().filter(|record| record.name == name).collect();
     let said = match kind {
         Kind::Srv => targets(message, &records, alias_ttl),
         Kind::Aaaa | Kind::A => addresses(&records, kind, alias_ttl),
@@ -49,14 +50,14 @@ pub(super) fn interpret(message: &Message, name: &Name, kind: Kind) -> Said {
 /// Where the aliases in the answer lead, how long they are good for if there are any, and whether they lead back.
 fn follow_aliases(message: &Message, name: &Name) -> (Name, Option<Duration>, bool) {
     let (mut name, mut least) = (name.clone(), None);
-    let mut seen = HashSet::from([name.to_lowercase()]);
+    let mut seen = HashSet::from([name.clone()]);
     for _ in 0..MOST_ALIASES {
-        let next = answers(message).find_map(|record| match &record.data {
-            RData::CNAME(alias) if record.name == name => Some((alias.0.clone(), ttl(record))),
+        let next = message.answers.iter().find_map(|record| match &record.data {
+            Data::Alias(alias) if record.name == name => Some((alias.clone(), ttl(record))),
             _ => None,
         });
         let Some((alias, record_ttl)) = next else { break };
-        if !seen.insert(alias.to_lowercase()) {
+        if !seen.insert(alias.clone()) {
             return (name, least, true);
         }
         least = Some(least.map_or(record_ttl, |least: Duration| least.min(record_ttl)));
@@ -69,32 +70,27 @@ fn targets(message: &Message, records: &[&Record], alias_ttl: Option<Duration>) 
     let services: Vec<_> = records
         .iter()
         .filter_map(|record| match &record.data {
-            RData::SRV(srv) => Some((srv, ttl(record))),
+            Data::Service { priority, weight, port, target } => Some((target, *port, *priority, *weight, ttl(record))),
             _ => None,
         })
         .collect();
-    let mut least = services.iter().map(|(_, ttl)| *ttl).chain(alias_ttl).min()?;
+    let mut least = services.iter().map(|(.., ttl)| *ttl).chain(alias_ttl).min()?;
     let targets: Vec<_> = services
         .into_iter()
         // Nobody can be connected to at port 0: as little an offer as the root.
-        .filter(|(srv, _)| !srv.target.is_root() && srv.port != 0)
-        .map(|(srv, _)| Target {
-            priority: srv.priority,
-            name: readable(&srv.target),
-            port: srv.port,
-            weight: srv.weight,
-        })
+        .filter(|(target, port, ..)| !target.is_root() && *port != 0)
+        .map(|(target, port, priority, weight, _)| Target { priority, name: display_name(target), port, weight })
         .collect();
     if targets.is_empty() {
         // Without SRV records there is nothing to say; with none but those left out there is.
-        let none_offered = records.iter().any(|record| matches!(record.data, RData::SRV(_)));
+        let none_offered = records.iter().any(|record| matches!(record.data, Data::Service { .. }));
         return none_offered.then_some(Answer::NotOffered { ttl: least });
     }
     let names: HashSet<_> = targets.iter().map(|target| Arc::clone(&target.name)).collect();
     let mut additional = Vec::new();
-    for record in message.additionals.iter().filter(|record| record.dns_class == DNSClass::IN) {
+    for record in &message.additionals {
         let Some(address) = address(record) else { continue };
-        let name = readable(&record.name);
+        let name = display_name(&record.name);
         if names.contains(&name) {
             additional.push((name, address));
             least = least.min(ttl(record));
@@ -113,22 +109,17 @@ fn addresses(records: &[&Record], kind: Kind, alias_ttl: Option<Duration>) -> Op
     Some(Answer::Addresses { addresses: found.into_iter().map(|(address, _)| address).collect(), ttl })
 }
 
-fn answers(message: &Message) -> impl Iterator<Item = &Record> {
-    message.answers.iter().filter(|record| record.dns_class == DNSClass::IN)
-}
-
 fn address(record: &Record) -> Option<IpAddr> {
-    match &record.data {
-        RData::A(address) => Some(IpAddr::V4(address.0)),
-        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
-        _ => None,
+    match record.data {
+        Data::Address(address) => Some(address),
+        Data::Alias(_) | Data::Service { .. } | Data::Authority { .. } | Data::Other => None,
     }
 }
 
 /// How long "there is nothing" holds: the lower of the SOA record's TTL and its minimum (RFC 2308).
 fn negative_ttl(message: &Message) -> Option<Duration> {
-    message.authorities.iter().find_map(|record| match &record.data {
-        RData::SOA(soa) => Some(ttl(record).min(seconds(soa.minimum))),
+    message.authorities.iter().find_map(|record| match record.data {
+        Data::Authority { minimum } => Some(ttl(record).min(seconds(minimum))),
         _ => None,
     })
 }
@@ -142,31 +133,38 @@ fn seconds(ttl: u32) -> Duration {
     Duration::from_secs(if ttl > i32::MAX as u32 { 0 } else { ttl.into() })
 }
 
-/// Lower case, without the dot at the end.
-pub(super) fn readable(name: &Name) -> Arc<str> {
-    let text = name.to_lowercase().to_ascii();
-    text.strip_suffix('.').unwrap_or(&text).into()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::message::parse_name;
     use super::*;
-    use hickory_proto::op::{MessageType, OpCode};
-    use hickory_proto::rr::rdata::{A, CNAME, SRV};
 
     fn name(text: &str) -> Name {
-        Name::from_ascii(text).unwrap()
+        parse_name(text).unwrap()
     }
 
-    fn message(answers: impl IntoIterator<Item = (String, u32, RData)>) -> Message {
-        let mut message = Message::new(1, MessageType::Response, OpCode::Query);
-        let record = |(owner, ttl, data): (String, _, _)| Record::from_rdata(name(&owner), ttl, data);
-        message.answers = answers.into_iter().map(record).collect();
-        message
+    fn message(answers: impl IntoIterator<Item = (String, u32, Data)>) -> Message {
+        let record = |(owner, ttl, data): (String, _, _)| Record { name: name(&owner), ttl, data };
+        Message {
+            is_response: true,
+            truncated: false,
+            code: NOERROR,
+            questions: Vec::new(),
+            answers: answers.into_iter().map(record).collect(),
+            authorities: Vec::new(),
+            additionals: Vec::new(),
+        }
     }
 
-    fn alias(i: usize) -> (String, u32, RData) {
-        (format!("n{i}.test."), 60, RData::CNAME(CNAME(name(&format!("n{}.test.", i + 1)))))
+    fn alias(i: usize) -> (String, u32, Data) {
+        (format!("n{i}.test."), 60, Data::Alias(name(&format!("n{}.test.", i + 1))))
+    }
+
+    fn address() -> Data {
+        Data::Address([10, 0, 0, 1].into())
+    }
+
+    fn service(port: u16, target: &str) -> Data {
+        Data::Service { priority: 0, weight: 0, port, target: name(target) }
     }
 
     #[test]
@@ -177,20 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn records_of_other_names_and_classes_are_no_answer() {
-        let address = RData::A(A::new(10, 0, 0, 1));
-        let other = message([("other.test.".to_owned(), 60, address.clone())]);
+    fn records_of_other_names_are_no_answer() {
+        let other = message([("other.test.".to_owned(), 60, address())]);
         let said = interpret(&other, &name("n0.test."), Kind::A);
-        assert!(matches!(said, Said::Answer(Answer::Nothing { exists: true, ttl: None })), "{said:?}");
-        let mut chaos = message([("n0.test.".to_owned(), 60, address)]);
-        chaos.answers[0].dns_class = DNSClass::CH;
-        let said = interpret(&chaos, &name("n0.test."), Kind::A);
         assert!(matches!(said, Said::Answer(Answer::Nothing { exists: true, ttl: None })), "{said:?}");
     }
 
     #[test]
     fn the_root_among_targets_is_left_out_and_alone_says_that_nothing_is_offered() {
-        let srv = |target: &str, ttl| ("s.test.".to_owned(), ttl, RData::SRV(SRV::new(0, 0, 80, name(target))));
+        let srv = |target: &str, ttl| ("s.test.".to_owned(), ttl, service(80, target));
         let said = interpret(&message([srv(".", 5), srv("A.test.", 9)]), &name("S.test."), Kind::Srv);
         let Said::Answer(Answer::Targets { targets, ttl, .. }) = said else { panic!("{said:?}") };
         assert_eq!((targets.len(), &*targets[0].name, ttl), (1, "a.test", Duration::from_secs(5)));
@@ -200,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_target_at_port_0_is_no_more_than_the_root() {
-        let srv = |port, target: &str| ("s.test.".to_owned(), 5, RData::SRV(SRV::new(0, 0, port, name(target))));
+        let srv = |port, target: &str| ("s.test.".to_owned(), 5, service(port, target));
         let said = interpret(&message([srv(0, "a.test."), srv(80, "b.test.")]), &name("s.test."), Kind::Srv);
         let Said::Answer(Answer::Targets { targets, .. }) = said else { panic!("{said:?}") };
         assert_eq!((targets.len(), &*targets[0].name), (1, "b.test"));
@@ -210,10 +203,10 @@ mod tests {
 
     #[test]
     fn an_alias_of_itself_is_a_loop_unless_there_is_an_answer_too() {
-        let to_itself = ("n0.test.".to_owned(), 60, RData::CNAME(CNAME(name("N0.test."))));
+        let to_itself = ("n0.test.".to_owned(), 60, Data::Alias(name("N0.test.")));
         let said = interpret(&message([to_itself.clone()]), &name("n0.test."), Kind::A);
         assert!(matches!(&said, Said::Loop(at) if *at == name("n0.test.")), "{said:?}");
-        let address = ("n0.test.".to_owned(), 60, RData::A(A::new(10, 0, 0, 1)));
+        let address = ("n0.test.".to_owned(), 60, address());
         let said = interpret(&message([to_itself, address]), &name("n0.test."), Kind::A);
         assert!(matches!(said, Said::Answer(Answer::Addresses { .. })), "{said:?}");
     }

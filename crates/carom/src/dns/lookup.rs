@@ -1,11 +1,11 @@
 //! A lookup: one question from start to end, through the hosts file, the search list, the nameservers and aliases.
 
 use super::error::{LookupError, Reason};
-use super::interpret::{Said, readable};
+use super::interpret::Said;
+use super::message::{display_name, parse_name};
 use super::nameservers::{Preference, ask_any};
 use super::system::{Configuration, in_hosts};
 use carom_core::resolver::{Answer, Kind, Question};
-use hickory_proto::rr::Name;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -101,11 +101,8 @@ struct Asking<'a> {
 impl Asking<'_> {
     /// Asks for a name and for what it is an alias of.
     async fn follow(&self, name: &str) -> (Answer, Vec<Reason>) {
-        let mut name = match Name::from_ascii(name) {
-            Ok(mut name) => {
-                name.set_fqdn(true);
-                name
-            }
+        let mut name = match parse_name(name) {
+            Ok(name) => name,
             Err(error) => return (Answer::Trouble, vec![Reason::Name(error.to_string())]),
         };
         let mut least: Option<Duration> = None;
@@ -117,11 +114,11 @@ impl Asking<'_> {
                 Ok((server, Said::Answer(answer))) => return self.answered(server, at_most(answer, least)),
                 Ok((server, Said::Alias(alias, ttl))) => {
                     least = Some(least.map_or(ttl, |least| least.min(ttl)));
-                    reason = Reason::Aliases { server, followed: MOST_ALIASES, last: readable(&alias) };
+                    reason = Reason::Aliases { server, followed: MOST_ALIASES, last: display_name(&alias) };
                     name = alias;
                 }
                 Ok((server, Said::Loop(alias))) => {
-                    return (Answer::Trouble, vec![Reason::AliasLoop { server, alias: readable(&alias) }]);
+                    return (Answer::Trouble, vec![Reason::AliasLoop { server, alias: display_name(&alias) }]);
                 }
                 Ok((server, Said::Code(code))) => return (Answer::Trouble, vec![Reason::Code { server, code }]),
                 Err(reasons) => return (verdict(&reasons), reasons),

@@ -33,6 +33,7 @@ mod exchange;
 mod input;
 mod interpret;
 mod lookup;
+mod message;
 mod nameservers;
 mod options;
 mod service;

@@ -4,8 +4,8 @@
 use super::error::Reason;
 use super::exchange::{Rejected, ask};
 use super::interpret::Said;
+use super::message::{Name, Rtype};
 use carom_core::resolver::{Answer, Kind};
-use hickory_proto::rr::{Name, RecordType};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -176,11 +176,11 @@ fn round(time: Duration) -> Duration {
     Duration::from_millis((time.as_micros() as u64 + 500) / 1000)
 }
 
-fn record_type(kind: Kind) -> RecordType {
+fn record_type(kind: Kind) -> Rtype {
     match kind {
-        Kind::Srv => RecordType::SRV,
-        Kind::Aaaa => RecordType::AAAA,
-        Kind::A => RecordType::A,
+        Kind::Srv => Rtype::SRV,
+        Kind::Aaaa => Rtype::AAAA,
+        Kind::A => Rtype::A,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the system says of names: its nameservers and search list, its hosts file, and whether it has IPv6.
 
-use hickory_proto::rr::Name;
+use super::message::parse_name;
 use resolv_conf::ScopedIp;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -60,7 +60,7 @@ impl Configuration {
             nameservers.push((Ipv4Addr::LOCALHOST, port).into());
         }
         let search = parsed.get_last_search_or_domain().map(|domain| domain.trim_end_matches('.').to_owned());
-        let search = search.filter(|domain| !domain.is_empty() && Name::from_ascii(domain).is_ok()).collect();
+        let search = search.filter(|domain| !domain.is_empty() && parse_name(domain).is_ok()).collect();
         Configuration { nameservers, search, ndots: parsed.ndots }
     }
 
