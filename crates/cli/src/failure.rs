@@ -69,3 +69,19 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
 pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(&line.to_string()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot resolve `{0}`")]
+    struct Outer(&'static str, #[source] io::Error);
+
+    #[test]
+    fn control_characters_in_an_error_or_its_cause_are_escaped() {
+        // ESC, a C1 control character and a right-to-left override.
+        let error = Outer("\u{1b}]0;name", io::Error::other("refused by \u{9b}31m\u{202e}"));
+        assert_eq!(with_causes(&error), "cannot resolve `\\u{1b}]0;name`: refused by \\u{9b}31m\\u{202e}");
+    }
+}

@@ -120,6 +120,9 @@ fn records<'a>(
 }
 
 fn data(record: &ParsedRecord<'_, &[u8]>) -> Result<Data, ParseError> {
+    if record.rtype() == Rtype::OPT && !record.owner().is_root() {
+        return Err(ParseError::form_error("an OPT record with a name"));
+    }
     if let Some(record) = record.to_record::<A>()? {
         return Ok(Data::Address(record.data().addr().into()));
     }
