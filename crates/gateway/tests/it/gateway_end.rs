@@ -117,14 +117,14 @@ async fn a_client_whose_key_is_gone_is_closed_when_keys_are_read_again() {
     let (folder, broker) = (TempDir::new(), "scripted");
     let [stays, goes] = [(); 2].map(|()| NewKey::generate().unwrap());
     let table = |key: &NewKey| key.table(&Identity::new(broker, "asha"), None, None);
-    let file = folder.write("keys.toml", &format!("{}\n{}", table(&stays), table(&goes)));
+    let file = folder.write("keys.toml", format!("{}\n{}", table(&stays), table(&goes)));
     let keys = Keys::from_file(&file).unwrap();
     let stage = Stage::with(|gateway| gateway.keys(keys.clone())).await;
     let (mut stranger, mut kept) = (stage.connect().await, stage.client_of(stays.reveal()).await);
     let mut revoked = stage.client_of(goes.reveal()).await;
     revoked.subscribe("SBIN", "LTP").await;
 
-    folder.write("keys.toml", &table(&stays));
+    folder.write("keys.toml", table(&stays));
     assert_eq!(keys.reload().unwrap(), 1);
     assert_eq!(revoked.closed().await, (4401, "key revoked".to_owned()));
     stage.until(|snapshot| snapshot.authenticated == 1 && snapshot.subscriptions == 0).await;
