@@ -54,6 +54,7 @@ mod clock;
 pub mod connect;
 #[cfg(feature = "dns")]
 pub mod dns;
+#[cfg(feature = "feed")]
 pub mod feed;
 #[cfg(feature = "kang")]
 pub mod kang;
@@ -87,15 +88,16 @@ pub mod tcp;
 mod telling;
 #[cfg(feature = "tls")]
 pub mod tls;
+#[cfg(feature = "window")]
 pub mod window;
 
-#[cfg(all(test, carom_shuttle))]
+#[cfg(all(test, feature = "__shuttle"))]
 mod interleavings;
-#[cfg(all(test, carom_shuttle))]
+#[cfg(all(test, feature = "__shuttle"))]
 mod interleavings_of_sets;
-#[cfg(not(carom_shuttle))]
+#[cfg(not(all(test, feature = "__shuttle")))]
 mod sync;
-#[cfg(carom_shuttle)]
+#[cfg(all(test, feature = "__shuttle"))]
 #[path = "sync_shuttle.rs"]
 mod sync;
 
@@ -107,9 +109,11 @@ pub use carom_core::pick::Pick;
 pub use carom_core::recovery::{Policy, Recovery};
 pub use cause::Cause;
 pub use connect::{Connect, connect_fn};
+#[cfg(feature = "feed")]
 pub use feed::Feed;
 pub use monitor::Monitor;
 pub use pool::{Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;
 pub use set::{Lease, LeaseError, Set, Share};
+#[cfg(feature = "window")]
 pub use window::{RequestError, Requester, Transport};

@@ -1,11 +1,11 @@
 //! A feed, as it is seen.
 
 use super::object::{Idle, State};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A feed at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Feed {
     /// Where it is in its life.
     pub state: State,
@@ -30,15 +30,16 @@ pub struct Feed {
     /// Since it was built.
     pub counters: FeedCounters,
     /// What the upstream said that became no tick, by what it was, and how often.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub passed_over: BTreeMap<String, u64>,
     /// There is no upstream: ticks come from elsewhere, and limits and connections mean nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub outside: bool,
 }
 
 /// A connection of a feed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FeedConnection {
     /// Which one, counted from 1.
     pub index: usize,
@@ -57,8 +58,8 @@ pub struct FeedConnection {
 }
 
 /// What a connection of a feed is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FeedConnectionState {
     /// It is being opened.
@@ -72,8 +73,8 @@ pub enum FeedConnectionState {
 }
 
 /// What has happened to a feed since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct FeedCounters {
     /// Ticks that counted.
     pub ticks: u64,

@@ -2,10 +2,10 @@
 
 use super::object::State;
 use super::registry::Id;
-use serde::{Deserialize, Serialize};
 
 /// A gateway at one moment. Counts are since it was started.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gateway {
     /// Where it is in its life.
     pub state: State,
@@ -41,7 +41,8 @@ pub struct Gateway {
 }
 
 /// A feed of a gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GatewayFeed {
     /// The broker.
     pub broker: String,
@@ -50,21 +51,22 @@ pub struct GatewayFeed {
     /// Which feed; one of the same snapshot, unless it has stopped.
     pub feed: Option<Id>,
     /// Its part among several gateways that have this feed; `None` when there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub share: Option<GatewayShare>,
     /// Ticks that came over its bus, conflated ones included.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub ticks: u64,
     /// How long ago the last of them came; `None` if none did.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub last_tick_ms: Option<u64>,
     /// The bus that its ticks go through, if other programs are on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub bus: Option<GatewayBus>,
 }
 
 /// A bus that connects a gateway with other programs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GatewayBus {
     /// Its kind: `zeromq` or `nats`.
     pub kind: String,
@@ -77,7 +79,8 @@ pub struct GatewayBus {
 }
 
 /// A gateway's part among those that have a feed together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GatewayShare {
     /// What it is called by the others.
     pub member: String,
@@ -92,7 +95,8 @@ pub struct GatewayShare {
 }
 
 /// A client of a gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct GatewayClient {
     /// Its number; never used again.
     pub id: u64,

@@ -3,7 +3,6 @@
 use super::registry::Id;
 use super::{Feed, Gateway, Pool, Resolver, Set, Window};
 use carom_core::backend;
-use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Something that can be seen.
@@ -24,7 +23,8 @@ pub struct Observed {
 }
 
 /// Everything that was there at one moment. Times are in milliseconds; ages and waits are relative to that moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
     /// When it was taken, since 1970.
@@ -42,7 +42,8 @@ impl Snapshot {
 }
 
 /// An object at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Seen {
     /// Which one.
@@ -50,13 +51,17 @@ pub struct Seen {
     /// What it is called.
     pub name: String,
     /// How it is.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub object: Object,
 }
 
 /// An object of any kind; in JSON its `type` says which.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "type", rename_all = "snake_case")
+)]
 #[non_exhaustive]
 pub enum Object {
     /// A pool.
@@ -74,8 +79,8 @@ pub enum Object {
 }
 
 /// Where an object is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum State {
     /// Nothing has worked yet.
@@ -93,7 +98,8 @@ pub enum State {
 }
 
 /// A backend, as everybody shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Backend {
     /// As cueball makes it of name, address and port; see [`BackendKey`](crate::resolver::BackendKey).
     pub key: String,
@@ -110,8 +116,8 @@ pub struct Backend {
 }
 
 /// What is believed of a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum BackendState {
     /// Not connected to yet.
@@ -142,8 +148,8 @@ impl From<backend::BackendState> for BackendState {
 }
 
 /// What a slot is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Phase {
     /// Planned, but it is not its turn to dial.
@@ -163,8 +169,8 @@ pub enum Phase {
 }
 
 /// How far a connection is on its way out for want of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Idle {
     /// Somebody uses it, or nobody has looked since.

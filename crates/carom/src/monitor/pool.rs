@@ -2,10 +2,10 @@
 
 use super::object::{Backend, BackendState, Phase, State};
 use super::registry::Id;
-use serde::{Deserialize, Serialize};
 
 /// A pool at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pool {
     /// Where it is in its life.
     pub state: State,
@@ -32,7 +32,8 @@ pub struct Pool {
 }
 
 /// What a pool was told.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolOptions {
     /// Spares in force.
     pub spares: usize,
@@ -43,10 +44,11 @@ pub struct PoolOptions {
 }
 
 /// A backend of a pool.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolBackend {
     /// Who it is.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub backend: Backend,
     /// What is believed of it.
     pub state: BackendState,
@@ -63,18 +65,19 @@ pub struct PoolBackend {
 }
 
 /// A slot of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Slot {
     /// What it is doing.
     pub phase: Phase,
     /// For how long, roughly; of backoff, how long it will yet take. `None` where nobody knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub ms: Option<u64>,
 }
 
 /// What has happened to a pool since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct PoolCounters {
     /// Claims that were served.
     pub claims: u64,

@@ -1,10 +1,10 @@
 //! A resolver, as it is seen.
 
 use super::object::{Backend, State};
-use serde::{Deserialize, Serialize};
 
 /// A resolver at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Resolver {
     /// Where it is in its life.
     pub state: State,
@@ -19,7 +19,8 @@ pub struct Resolver {
 }
 
 /// What is seen of a resolver that asks DNS.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Dns {
     /// Whose addresses.
     pub domain: String,
@@ -36,7 +37,8 @@ pub struct Dns {
 }
 
 /// A question and how it stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DnsQuestion {
     /// Of which name.
     pub name: String,
@@ -53,8 +55,8 @@ pub struct DnsQuestion {
 }
 
 /// What is asked of DNS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum DnsKind {
     /// Where a service is offered.
@@ -66,8 +68,8 @@ pub enum DnsKind {
 }
 
 /// How a question stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum DnsState {
     /// It is under way, or waits for its turn.
@@ -81,8 +83,8 @@ pub enum DnsState {
 }
 
 /// What a resolver has asked since it was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct DnsCounters {
     /// Questions that were asked.
     pub asked: u64,

@@ -2,11 +2,11 @@
 
 use super::object::{Backend, BackendState, Idle, State};
 use super::registry::Id;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A set at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Set {
     /// Where it is in its life.
     pub state: State,
@@ -33,7 +33,8 @@ pub struct Set {
 }
 
 /// What a set was told.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SetOptions {
     /// Connections to each backend at most.
     pub per_backend: usize,
@@ -46,10 +47,11 @@ pub struct SetOptions {
 }
 
 /// A backend of a set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SetBackend {
     /// Who it is.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub backend: Backend,
     /// What is believed of it.
     pub state: BackendState,
@@ -66,7 +68,8 @@ pub struct SetBackend {
 }
 
 /// A connection of a set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SetConnection {
     /// Which of the backend's connections it is.
     pub place: usize,
@@ -79,7 +82,7 @@ pub struct SetConnection {
     /// Leases that are out.
     pub leases: usize,
     /// Of these, those with a role, by role.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub roles: BTreeMap<String, usize>,
     /// How long ago it was connected.
     pub age_ms: u64,
@@ -88,8 +91,8 @@ pub struct SetConnection {
 }
 
 /// What has happened to a set since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct SetCounters {
     /// Leases that were given.
     pub leases: u64,

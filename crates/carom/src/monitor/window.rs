@@ -1,10 +1,10 @@
 //! A requester with its windows, as it is seen.
 
 use super::object::State;
-use serde::{Deserialize, Serialize};
 
 /// A requester at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Window {
     /// Where it is in its life: it has failed when the last request did.
     pub state: State,
@@ -19,14 +19,15 @@ pub struct Window {
     /// The windows there are, the oldest first.
     pub windows: Vec<OpenWindow>,
     /// Why the last request failed, if it did.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub cause: Option<String>,
     /// Since it was built.
     pub counters: WindowCounters,
 }
 
 /// What a requester was told.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WindowOptions {
     /// For how long a window takes requests.
     pub active_for_ms: u64,
@@ -37,7 +38,8 @@ pub struct WindowOptions {
 }
 
 /// A window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OpenWindow {
     /// Its number; never used again.
     pub id: u64,
@@ -54,7 +56,8 @@ pub struct OpenWindow {
 }
 
 /// A socket of a window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WindowSocket {
     /// Where it leads.
     pub node: String,
@@ -63,8 +66,8 @@ pub struct WindowSocket {
 }
 
 /// What has happened to a requester since it was built.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
 pub struct WindowCounters {
     /// Requests that have begun.
     pub requests: u64,

@@ -171,7 +171,7 @@ impl<S: Share> Table<S> {
     }
 }
 
-#[cfg(all(test, not(carom_shuttle)))]
+#[cfg(all(test, not(feature = "__shuttle")))]
 mod tests {
     use super::*;
     use crate::{Connect, Policy, Set};

@@ -94,7 +94,7 @@ async fn the_systems_roots_are_the_default() {
         let roots = folder.join(name);
         fs::write(&roots, text).unwrap();
         let mut child = Command::new(env::current_exe().unwrap());
-        child.args(["--exact", "the_systems_roots_are_the_default", "--nocapture"]);
+        child.args(["--exact", "tls_connector::the_systems_roots_are_the_default", "--nocapture"]);
         child.env(PORT, &port).env("SSL_CERT_FILE", roots).env_remove("SSL_CERT_DIR");
         let output = soon(spawn_blocking(move || child.output())).await.unwrap().unwrap();
         let output = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,3 @@
 //! Integration tests of process-wide state: the global recorder of metrics.
 
-#[cfg(feature = "metrics")]
 mod monitor_metrics;
