@@ -33,6 +33,9 @@ lint:
 	for features in $(FEATURES); do \
 		$(CARGO) clippy --locked -p carom --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
+	for crate in carom-pulsar carom-indy carom-gateway carom-cli testkit; do \
+		$(CARGO) clippy --locked -p $$crate --all-targets -- -D warnings || exit 1; \
+	done
 	if command -v protoc >/dev/null; then $(CARGO) clippy --locked -p carom-bench --all-targets --features pulsar -- -D warnings; fi
 
 doc:

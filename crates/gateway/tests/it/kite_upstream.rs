@@ -231,7 +231,7 @@ async fn who_waits_for_a_token_that_is_not_there_is_told_so() {
     let path = folder.write("token", "");
     std::fs::remove_file(&path).unwrap();
     let ticker = Ticker::start("key", "monday").await.unwrap();
-    let feed = on(kite(&ticker, Credential::file(path), sample())).build().unwrap();
+    let feed = on(kite(&ticker, Credential::file(path), sample())).pending_after(ms(100)).build().unwrap();
     let placed = expect("an answer", feed.subscribe(Topic::new("NSE", "SBIN", Mode::Quote))).await.unwrap();
     assert_eq!(placed.why, Some(Pending::NoCredential));
     folder.write("token", "monday\n");
