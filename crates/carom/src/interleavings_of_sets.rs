@@ -25,6 +25,8 @@ const INTERVAL: Duration = Duration::from_secs(1000);
 
 /// The longest delay between two dials.
 const BACKOFF: Duration = Duration::from_millis(1);
+/// A timer that is due within this time is a backoff. Callers read the real clock, which runs ahead of the driver's on a busy machine.
+const SOON: Duration = Duration::from_secs(500);
 
 /// Counts what is open, and what was shut.
 #[derive(Clone, Default)]
@@ -78,7 +80,7 @@ impl World {
             max_idle: Some(INTERVAL),
             idle_interval: Some(INTERVAL),
             lease_timeout: 1000 * INTERVAL,
-            // The driver waits out delays up to this, and no other timers.
+            // The driver waits for backoffs, and for no other timers.
             recovery: Policy::default().delay(Duration::ZERO).max_delay(BACKOFF).into(),
             ..Options::default()
         };
@@ -101,7 +103,7 @@ impl World {
                     while table.machine.poll_news().is_some() {}
                     (std::mem::take(&mut table.actions), table.machine.next_timeout(), table.machine.state())
                 };
-                let soon = next.filter(|at| *at <= now + 2 * BACKOFF);
+                let soon = next.filter(|at| *at <= now + SOON);
                 let idle = actions.is_empty() && dials.is_empty() && next.is_none_or(|at| at > now);
                 for action in actions {
                     perform(&shared, &mut dials, action);
