@@ -15,10 +15,10 @@ FEATURES = dns tls feed window serde metrics bb8 deadpool kang http dns,bb8 dns,
 
 .PHONY: test bench lint doc pure live
 
+# All of them select the whole workspace, so that features are the same and everything is compiled once.
 test:
-	$(CARGO) test --locked --no-fail-fast --all-targets
-	$(CARGO) test --locked --doc
-	$(CARGO) test --locked -p carom-bench
+	$(CARGO) test --locked --no-fail-fast --workspace --lib --bins --examples --test it --test process
+	$(CARGO) test --locked --workspace --doc
 	$(CARGO) test --locked -p carom --lib --features __shuttle interleavings
 
 bench:
@@ -50,5 +50,5 @@ pure:
 
 live:
 	live/install.sh
-	$(CARGO) build --locked -p carom-cli
-	$(CARGO) test --locked --no-fail-fast -p carom-live -- --test-threads=1 --nocapture
+	$(CARGO) build --locked --workspace --bin carom --test live
+	$(CARGO) test --locked --no-fail-fast --workspace --test live -- --test-threads=4 --show-output
