@@ -5,6 +5,8 @@
 #[cfg(feature = "backends")]
 pub mod backends;
 pub mod cases;
+#[cfg(feature = "clock")]
+pub mod clock;
 #[cfg(feature = "delta")]
 pub mod delta;
 #[cfg(feature = "dns")]
