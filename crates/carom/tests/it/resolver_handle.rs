@@ -11,7 +11,7 @@ use futures_core::Stream;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use testkit::backends::EchoServer;
 use testkit::dns::DnsServer;
 use testkit::wait::{ms, soon};
@@ -77,7 +77,13 @@ fn told() -> (Teller, Resolver) {
 }
 
 pub(crate) fn dns(server: SocketAddr) -> Dns {
-    let policy = Policy::default().attempts(1).timeout(ms(5000)).delay(ms(10)).max_delay(ms(50)).spread(0.0);
+    dns_within(server, ms(5000))
+}
+
+/// Gives the server so long for an answer.
+fn dns_within(server: SocketAddr, timeout: Duration) -> Dns {
+    let policy = Policy::default().attempts(1).timeout(timeout).max_timeout(timeout);
+    let policy = policy.delay(ms(10)).max_delay(ms(50)).spread(0.0);
     let options = DnsOptions::default().nameservers([server]).recovery(policy).min_ttl(ms(50)).ipv6(Ipv6::Never);
     Dns::new("api.test", options.hosts("/nonexistent/hosts")).unwrap()
 }
@@ -188,14 +194,13 @@ fn without_a_runtime_there_is_an_error() {
 // The end.
 
 #[tokio::test]
-async fn stopping_during_a_lookup_is_prompt_and_closes_the_socket() {
+async fn stopping_during_a_lookup_does_not_wait_for_its_answer_and_closes_the_socket() {
     let nameserver = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let resolver = Resolver::start(dns(nameserver.local_addr().unwrap())).unwrap();
+    let hour = Duration::from_secs(3600);
+    let resolver = Resolver::start(dns_within(nameserver.local_addr().unwrap(), hour)).unwrap();
     let (_, client) = soon(nameserver.recv_from(&mut [0; 512])).await.unwrap();
-    let began = Instant::now();
     resolver.stop();
     stopped(&resolver).await;
-    assert!(began.elapsed() < ms(2000), "{:?}", began.elapsed());
     // A port that nobody listens on is refused by the system.
     let probe = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     probe.connect(client).await.unwrap();
@@ -213,18 +218,16 @@ async fn stopping_during_a_lookup_is_prompt_and_closes_the_socket() {
 }
 
 #[tokio::test]
-async fn stopping_while_it_rests_is_prompt_and_nothing_is_asked_after() {
+async fn stopping_between_lookups_does_not_wait_for_the_next_and_nothing_is_asked_after() {
     let server = DnsServer::start().await.unwrap();
     server.zone().a("api.test", 3600, ["10.0.0.1"]);
     let resolver = Resolver::start(dns(server.address())).unwrap();
     soon(resolver.wait_for(ResolverState::Running)).await.unwrap();
-    let began = Instant::now();
     resolver.stop();
     assert!(matches!(resolver.state(), ResolverState::Stopping | ResolverState::Stopped));
     resolver.stop();
     stopped(&resolver).await;
     resolver.stop();
-    assert!(began.elapsed() < ms(2000), "{:?}", began.elapsed());
     assert_eq!((resolver.state(), resolver.backends().len()), (ResolverState::Stopped, 1));
     assert_eq!(server.questions().len(), 1);
 }
