@@ -76,6 +76,23 @@ pub(super) async fn ask_any(
     kind: Kind,
     deadline: Instant,
 ) -> Result<(SocketAddr, Said), Vec<Reason>> {
+    let asked = |server: SocketAddr, rejected: Rejected| {
+        let name = name.clone();
+        async move { ask(server, &name, record_type(kind), &rejected).await.map(|response| response.says(&name, kind)) }
+    };
+    ask_in_turn(servers, preference, deadline, asked).await
+}
+
+/// [`ask_any`], where `ask` asks one of them.
+async fn ask_in_turn<F>(
+    servers: &[SocketAddr],
+    preference: &Preference,
+    deadline: Instant,
+    ask: impl Fn(SocketAddr, Rejected) -> F,
+) -> Result<(SocketAddr, Said), Vec<Reason>>
+where
+    F: Future<Output = Result<Said, Reason>> + Send + 'static,
+{
     if servers.is_empty() {
         return Err(vec![Reason::NoNameservers]);
     }
@@ -92,12 +109,12 @@ pub(super) async fn ask_any(
                 next_at = deadline;
                 break;
             };
-            let (server, name, rejected) = (servers[i], name.clone(), Rejected::default());
-            let since = Instant::now();
+            let (since, rejected) = (Instant::now(), Rejected::default());
             let left = deadline.saturating_duration_since(since);
             next_at = since + HEAD_START.min(left / (waiting.len() as u32 + 1));
             under_way.insert(i, Pending { rejected: rejected.clone(), since, overtaken_at: next_at, failed_lately });
-            asking.spawn(async move { (i, ask(server, &name, record_type(kind), &rejected).await) });
+            let asked = ask(servers[i], rejected);
+            asking.spawn(async move { (i, asked.await) });
         }
         let concluded_at = absent_since.map(|since: Instant| {
             let all_failed_lately = under_way.values().all(|pending| pending.failed_lately);
@@ -114,10 +131,10 @@ pub(super) async fn ask_any(
         tokio::select! {
             Some(ended) = asking.join_next() => {
                 // Nothing here aborts one, and one that panics is as good as silent.
-                let Ok((i, response)) = ended else { continue };
+                let Ok((i, said)) = ended else { continue };
                 under_way.remove(&i);
                 let (server, now) = (servers[i], Instant::now());
-                match response.map(|response| response.says(name, kind)) {
+                match said {
                     Ok(Said::Code(code)) => {
                         preference.failed(server, now);
                         reasons.push(Reason::Code { server, code });
@@ -206,6 +223,48 @@ mod tests {
         assert_eq!(order(), [0, 2, 1], "the first is asked first again");
         preference.worked(servers[1]);
         assert_eq!(order(), [0, 1, 2]);
+    }
+
+    /// What a nameserver does at once when it is asked.
+    #[derive(Clone, Copy)]
+    enum Does {
+        Answer,
+        Fail,
+        Nothing,
+    }
+
+    /// Asks three nameservers. Who had addresses, and when each was asked.
+    async fn ask_three(script: [Does; 3]) -> (SocketAddr, Vec<Duration>) {
+        let (start, times) = (Instant::now(), Mutex::new(Vec::new()));
+        let ask = |server: SocketAddr, _: Rejected| {
+            times.lock().unwrap().push(start.elapsed());
+            let does = script[servers().iter().position(|known| *known == server).unwrap()];
+            async move {
+                match does {
+                    Does::Answer => Ok(Said::Answer(Answer::Addresses { addresses: Vec::new(), ttl: RETRY })),
+                    Does::Fail => Ok(Said::Code(SERVFAIL)),
+                    Does::Nothing => std::future::pending::<Result<Said, Reason>>().await,
+                }
+            }
+        };
+        let deadline = start + Duration::from_secs(3600);
+        let (server, _) = ask_in_turn(&servers(), &Preference::default(), deadline, ask).await.unwrap();
+        (server, times.into_inner().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_nameserver_is_overtaken_after_its_head_start() {
+        let (server, times) = ask_three([Does::Nothing, Does::Answer, Does::Nothing]).await;
+        assert_eq!((server, times), (servers()[1], vec![Duration::ZERO, HEAD_START]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_nameserver_that_fails_is_overtaken_at_once() {
+        let (server, times) = ask_three([Does::Fail, Does::Answer, Does::Nothing]).await;
+        assert_eq!((server, times), (servers()[1], vec![Duration::ZERO; 2]));
+        // While another is still waited for, too.
+        let (server, times) = ask_three([Does::Nothing, Does::Fail, Does::Answer]).await;
+        assert_eq!((server, times), (servers()[2], vec![Duration::ZERO, HEAD_START, HEAD_START]));
     }
 
     #[test]
