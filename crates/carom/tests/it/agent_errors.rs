@@ -11,8 +11,9 @@ use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 use std::task::Poll;
 use std::time::Duration;
+use testkit::clock::advance;
 use testkit::dns::{Answer, DnsServer};
-use testkit::http::Script;
+use testkit::http::{Script, Seen};
 
 /// The causes of an error, one below the other.
 fn causes(error: &Error) -> Vec<String> {
@@ -169,6 +170,7 @@ async fn receive() {
 
 #[tokio::test]
 async fn timeout() {
+    const HOUR: Duration = Duration::from_secs(3600);
     let server = server("node").await;
     let agent = builder().timeout(ms(50)).build().unwrap();
     let origin = origin(&agent, [&server]);
@@ -178,24 +180,27 @@ async fn timeout() {
     assert_at_rest(&origin);
 
     // A body that takes longer to be sent is waited for, as long as it flows.
-    let agent = builder().timeout(ms(1000)).build().unwrap();
-    let origin = crate::agent::origin(&agent, [&server]);
+    let (agent, slow) = (builder().timeout(HOUR).build().unwrap(), crate::agent::server("slow").await);
+    slow.script(Script::new().request().answer(200, "ok"));
+    let origin = crate::agent::origin(&agent, [&slow]);
     let (sender, body) = fed();
-    let sending = tokio::spawn(async move {
-        for _ in 0..30 {
-            sender.send(Ok("piece".into())).await.unwrap();
-            tokio::time::sleep(ms(100)).await;
-        }
-    });
-    assert_eq!(ask(&origin, post("/", body)).await.unwrap().0, 200);
-    soon(sending).await.unwrap();
+    let asking = tokio::spawn(async move { origin.request(post("/", body)).await });
+    for pieces in 1..=6 {
+        soon(sender.send(Ok("piece".into()))).await.unwrap();
+        let length = |seen: &[Seen]| seen.first().map_or(0, |seen| seen.body.len());
+        soon(slow.until(|slow| length(&slow.seen()) == 5 * pieces)).await;
+        advance(HOUR / 2).await;
+    }
+    drop(sender);
+    assert_eq!(soon(asking).await.unwrap().unwrap().status(), 200);
 
     // The head came in time; the body may take longer.
-    let agent = builder().timeout(ms(2000)).build().unwrap();
-    let slow = crate::agent::server("slow").await;
-    slow.script(Script::new().request().say("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n").wait(ms(2500)).say("late"));
+    slow.script(Script::new().request().say("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n").gate().say("late"));
+    let agent = builder().timeout(HOUR).build().unwrap();
     let origin = crate::agent::origin(&agent, [&slow]);
     let response = soon(origin.request(get("/"))).await.unwrap();
+    advance(2 * HOUR).await;
+    slow.open_gate();
     assert_eq!(read(response).await.unwrap(), "late");
 }
 

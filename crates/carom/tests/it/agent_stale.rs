@@ -5,6 +5,7 @@
 
 use crate::agent::*;
 use carom::agent::Step;
+use carom::pool::Phase;
 use carom_core::random::Random;
 use http::Method;
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::cases::cases;
+use testkit::clock::advance;
 use testkit::http::{Script, Server};
 use tokio::runtime::Builder;
 
@@ -255,8 +257,8 @@ async fn a_spare_that_has_rested_may_be_closed_without_blame() {
     });
     let agent = builder().maximum(1).recovery(policy().attempts(1)).build().unwrap();
     let origin = origin(&agent, [&server]);
-    soon(server.until(|server| server.connections() == 1)).await;
-    tokio::time::sleep(ms(200)).await;
+    until("the spare rests", || figures(&origin).counts.of(Phase::Idle) == 1).await;
+    advance(Duration::from_secs(1)).await;
     let response = soon(origin.request(get("/"))).await.unwrap();
     assert_eq!(served(&response).attempts, 2);
     read(response).await.unwrap();

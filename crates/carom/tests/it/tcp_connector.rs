@@ -9,8 +9,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
-use testkit::wait::soon;
+use std::time::Instant;
+use testkit::wait::{LIMIT, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::yield_now;
@@ -242,16 +242,16 @@ async fn waiting_bytes_do_not_make_a_watcher_spin() {
     assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let before = wakes.count();
 
-    // Round trips elsewhere make the driver look at every socket again and again, well within the second it may sleep.
+    // Round trips elsewhere make the driver look at every socket again and again. A watcher that looks at its own once a second
+    // is woken in few of them.
     let (mut elsewhere, mut far) = pair(&Tcp::default()).await;
-    let started = Instant::now();
     for _ in 0..100 {
         elsewhere.write_all(b"x").await.unwrap();
         far.read_u8().await.unwrap();
         yield_now().await;
+        assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
-    let allowed = started.elapsed().as_secs() as usize;
-    assert!(wakes.count() - before <= allowed, "{} wake-ups", wakes.count() - before);
+    assert!(wakes.count() - before < 50, "{} wake-ups", wakes.count() - before);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn is_open_asks_the_system_not_the_driver() {
     drop(peer);
     let started = Instant::now();
     while tcp.is_open(&mut stream) {
-        assert!(started.elapsed() < Duration::from_secs(10), "the end is never seen");
+        assert!(started.elapsed() < LIMIT, "the end is never seen");
         std::thread::yield_now();
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use std::{env, fs};
-use testkit::wait::soon;
+use testkit::wait::{LIMIT, soon};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking, yield_now};
@@ -485,15 +485,15 @@ async fn tickets_do_not_make_a_watcher_spin() {
     assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let before = wakes.count();
 
-    // Round trips elsewhere make the driver look at every socket again and again.
+    // Round trips elsewhere make the driver look at every socket again and again. A watcher that looks at its own once a second
+    // is woken in few of them.
     let (mut elsewhere, mut far) = server.pair(&tls).await;
-    let started = Instant::now();
     for _ in 0..100 {
         ping(&mut elsewhere, &mut far).await;
         yield_now().await;
+        assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
-    let allowed = started.elapsed().as_secs() as usize;
-    assert!(wakes.count() - before <= allowed, "{} wake-ups", wakes.count() - before);
+    assert!(wakes.count() - before < 50, "{} wake-ups", wakes.count() - before);
     assert!(waiting(&stream) > 0, "the watcher has consumed nothing");
 }
 
@@ -828,7 +828,7 @@ fn waiting(stream: &Stream) -> usize {
 fn eventually(mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
-        assert!(started.elapsed() < Duration::from_secs(30), "it never came");
+        assert!(started.elapsed() < LIMIT, "it never came");
         std::thread::yield_now();
     }
 }

@@ -5,6 +5,7 @@ use crate::agent::dial::{Dialled, broke_tls};
 use crate::tls::Tls;
 use std::pin::pin;
 use testkit::http::{Authority, Script, Server};
+use testkit::wait::soon;
 use tokio::sync::oneshot;
 use tokio::task::coop;
 
@@ -93,14 +94,15 @@ async fn what_tls_says_before_a_request_is_told_either_way() {
 async fn what_came_before_is_no_answer_though_the_task_has_had_its_share() {
     let authority = Authority::new();
     let server = Server::start_tls("node-1", authority.issue(["localhost"]).serving(["http/1.1"])).await.unwrap();
-    server.script(Script::new().say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale").request().hold());
+    server.script(Script::new().say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstale").gate());
     for fully in [0, u8::MAX] {
         for has_share in [true, false] {
             let mut attempts = 0;
             let lost = loop {
                 let dialled = dial_tls(&authority, &server).await;
-                // Nobody can tell from outside that it has come: with TLS, bytes that wait may be none of anybody's business.
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                // Every server has said it. That it has come cannot be told from outside: with TLS, bytes that wait may be none
+                // of anybody's business.
+                soon(server.until(|server| server.at_gate() == server.connections())).await;
                 let mut connection = begin(dialled, fully);
                 let mut sending = pin!(connection.send(get()));
                 let mut is_first = true;
