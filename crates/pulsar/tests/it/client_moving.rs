@@ -7,8 +7,10 @@ use carom_pulsar::wire::{CloseProducer, Codec, CommandType};
 use carom_pulsar::{Builder, Client, Error, ServerError, SubType};
 use std::task::Poll;
 use std::time::Duration;
+use testkit::clock::advance;
 use testkit::pulsar::{Answer, Cluster, On};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Lets go of what is unused within some tenths of a second.
 fn soon(client: Builder) -> Client {
@@ -73,11 +75,11 @@ async fn a_broker_that_says_where_the_topic_went_saves_the_lookup() {
 #[tokio::test]
 async fn three_connections_then_one_within_the_bound_and_no_message_is_lost_doubled_or_reordered() {
     // The first scenario upstream has for this: one producer, one consumer, a connection to every broker; under load.
-    let (max_idle, interval) = (Duration::from_secs(2), Duration::from_millis(500));
+    let (max_idle, interval) = (Duration::from_secs(15), Duration::from_secs(5));
     let cluster = Cluster::start(3).await.unwrap();
     cluster.own("orders", 0);
-    let client = client(&cluster).connection_max_idle_of_tests(max_idle).connection_idle_interval(interval);
-    let client = client.build().unwrap();
+    let client = client(&cluster).connection_max_idle(max_idle).connection_idle_interval(interval);
+    let client = client.operation_timeout(Duration::from_secs(60)).build().unwrap();
     let mut consumer = client.consumer("orders", "kitchen").await.unwrap();
     let producer = client.producer("orders").await.unwrap();
     let (enough, until) = tokio::sync::watch::channel(false);
@@ -115,13 +117,17 @@ async fn three_connections_then_one_within_the_bound_and_no_message_is_lost_doub
     }
     let unused: Vec<_> = client.connections().into_iter().filter(|one| one.leases == 0).collect();
     assert_eq!((open(&cluster), unused.len()), (3, 2));
-    cluster.until(|cluster| open(cluster) == 1).await;
-    let released = std::time::Instant::now();
-    for connection in unused {
-        let lived = released - connection.last_used;
-        // The machine of the test may be slow; a detector that does not look would take for ever.
-        assert!(lived >= max_idle && lived <= 2 * (max_idle + 2 * interval), "{lived:?}");
+    // The detector looks once each time that the clock is advanced, and messages are sent in between.
+    let mut looks = 0;
+    while open(&cluster) > 1 {
+        looks += 1;
+        assert!(looks <= 10, "twice as many as it takes");
+        advance(interval).await;
+        let stored = cluster.written("orders");
+        cluster.until(|cluster| cluster.written("orders") >= stored + 50).await;
     }
+    let released = Instant::now().into_std();
+    assert!(unused.iter().all(|connection| released - connection.last_used >= max_idle), "after {looks} looks");
     let stored = cluster.written("orders");
     cluster.until(|cluster| cluster.written("orders") >= stored + 50).await;
     enough.send_replace(true);
@@ -392,15 +398,13 @@ async fn an_address_that_makes_no_sense_is_no_reason_to_end_but_to_look_the_topi
 }
 
 #[tokio::test]
-async fn where_nobody_answers_a_producer_does_not_wait_for_most_of_its_time() {
-    let timeout = Duration::from_secs(8);
+async fn where_nobody_answers_a_producer_waits_for_five_seconds_of_its_time() {
     let cluster = Cluster::start(1).await.unwrap();
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = never(client(&cluster).operation_timeout(timeout));
+    let client = never(client(&cluster).operation_timeout(Duration::from_secs(3600)));
     let producer = client.producer("orders").await.unwrap();
     send_away(&cluster, &format!("pulsar://{}", silent.local_addr().unwrap()));
     let _accepted = in_time(silent.accept()).await.unwrap();
-    let began = std::time::Instant::now();
+    advance(Duration::from_secs(5)).await;
     in_time(producer.send("0")).await.unwrap();
-    assert!(began.elapsed() < timeout * 3 / 4, "{:?}", began.elapsed());
 }

@@ -7,8 +7,11 @@ use carom_pulsar::{Client, Error, Producer, Sending, ServerError};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use testkit::clock::advance;
 use testkit::pulsar::{Answer, Cluster, On};
+use testkit::wait::until;
+use tokio::task::yield_now;
 
 /// Polls it once; it is not done yet.
 async fn begin(sending: &mut Sending) {
@@ -240,16 +243,22 @@ async fn a_producer_that_is_sent_away_as_it_begins_sends_what_is_in_line_after_i
 
 #[tokio::test]
 async fn a_broker_that_does_not_confirm_a_close_keeps_no_message_beyond_its_time() {
-    let (timeout, late) = (Duration::from_secs(2), Duration::from_secs(1));
+    let (timeout, late) = (Duration::from_secs(3600), Duration::from_secs(3000));
     let cluster = Cluster::start(1).await.unwrap();
-    let client = client(&cluster).operation_timeout(timeout).build().unwrap();
+    cluster.keep_alive(2 * timeout);
+    let client = client(&cluster).operation_timeout(timeout).keep_alive(2 * timeout).connection_max_idle(None);
+    let client = client.build().unwrap();
     let producer = client.producer("orders").await.unwrap();
     cluster.answer(On::Anywhere, CommandType::CloseProducer, Answer::Ignored);
     cluster.answer(On::Anywhere, CommandType::Send, Answer::Error(ServerError::Persistence).after(late));
-    let began = Instant::now();
-    let error = in_time(producer.send("0")).await.unwrap_err();
+    let sending = tokio::spawn(producer.send("0"));
+    in_time(cluster.until(|cluster| cluster.heard(0, CommandType::Send) == 1)).await;
+    advance(late).await;
+    in_time(cluster.until(|cluster| cluster.heard(0, CommandType::CloseProducer) == 1)).await;
+    // What is left, and not the time of the close on top.
+    advance(timeout - late).await;
+    let error = in_time(sending).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TimedOut { what: "the message", source: Some(_), .. }), "{error:?}");
-    assert!(began.elapsed() < timeout + late, "not the time of the close on top: {:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -276,25 +285,21 @@ async fn a_close_that_the_broker_does_not_confirm_says_so() {
 
 #[tokio::test]
 async fn a_producer_that_is_not_ready_waits_for_its_turn_beyond_the_time_of_an_operation() {
-    let timeout = Duration::from_secs(1);
+    let (timeout, keep_alive) = (Duration::from_secs(60), Duration::from_secs(3600));
     let asked = Arc::new(Mutex::new(0));
     let seen = Arc::clone(&asked);
-    // A ping that comes late enough is followed by the word that the producer may begin.
-    let waiting = Arc::new(Mutex::new(None));
+    // The first ping is followed by the word that the producer may begin.
+    let waiting = Mutex::new(None);
     let teller = Teller::start(move |command, url| match command {
         Command::Producer(begin) => {
             *seen.lock().unwrap() += 1;
-            *waiting.lock().unwrap() = Some((begin.request_id, Instant::now()));
+            *waiting.lock().unwrap() = Some(begin.request_id);
             let (request_id, producer_ready) = (begin.request_id, Some(false));
             vec![ProducerSuccess { request_id, producer_ready, ..ProducerSuccess::default() }.into()]
         }
         Command::Ping(_) => {
             let mut answers: Vec<BaseCommand> = vec![Pong {}.into()];
-            let mut waiting = waiting.lock().unwrap();
-            if let Some((request_id, since)) = *waiting
-                && since.elapsed() > 3 * timeout
-            {
-                *waiting = None;
+            if let Some(request_id) = waiting.lock().unwrap().take() {
                 let (producer_name, producer_ready) = ("till".into(), Some(true));
                 let ready = ProducerSuccess { request_id, producer_name, producer_ready, ..ProducerSuccess::default() };
                 answers.push(ready.into());
@@ -304,9 +309,20 @@ async fn a_producer_that_is_not_ready_waits_for_its_turn_beyond_the_time_of_an_o
         command => usual(command, url),
     })
     .await;
-    let client = Client::builder(&teller.url).operation_timeout(timeout).keep_alive(Duration::from_secs(1));
-    let client = client.build().unwrap();
-    let producer = in_time(client.producer("orders")).await.unwrap();
+    let client = Client::builder(&teller.url).operation_timeout(timeout).keep_alive(keep_alive);
+    let client = client.connection_max_idle(None).build().unwrap();
+    let beginning = tokio::spawn(client.producer("orders").into_future());
+    until("it has asked", || *asked.lock().unwrap() == 1).await;
+    // Turns in which it hears that it is to wait, and after its time those in which it would give up.
+    for time in [Duration::ZERO, 3 * timeout] {
+        advance(time).await;
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        assert!(!beginning.is_finished());
+    }
+    advance(keep_alive).await;
+    let producer = in_time(beginning).await.unwrap().unwrap();
     in_time(producer.send("0")).await.unwrap();
     assert_eq!(*asked.lock().unwrap(), 1, "it kept its place in line");
 }

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use testkit::pulsar::Cluster;
+use testkit::wait::LIMIT;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -59,7 +60,7 @@ pub(crate) fn told_by(error: &dyn Error) -> String {
 
 /// The outcome of something that must not take for ever.
 pub(crate) async fn in_time<T>(what: impl IntoFuture<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), what).await.expect("it came to nothing")
+    tokio::time::timeout(LIMIT, what).await.expect("it came to nothing")
 }
 
 /// The kind of server error that ended something.
