@@ -247,23 +247,6 @@ async fn a_client_that_does_not_say_the_rest_in_time_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_is_being_sent_is_not_late() {
-    let node = node().await;
-    let proxy = Proxy::http("http-upload", &[node.address()], "request_timeout = \"400ms\"").await;
-    let mut socket = proxy.connect().await;
-    let head = b"POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 10\r\n\r\n";
-    socket.write_all(head).await.unwrap();
-    for _ in 0..10 {
-        // What takes longer than the timeout is the point.
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        socket.write_all(b"x").await.unwrap();
-    }
-    let mut answer = String::new();
-    timeout(PATIENCE, socket.read_to_string(&mut answer)).await.expect("it ends").unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("xxxxxxxxxx"), "{answer}");
-}
-
-#[tokio::test]
 async fn a_body_that_is_none_is_the_clients_mistake() {
     let node = node().await;
     let proxy = Proxy::http("http-spoilt", &[node.address()], "").await;

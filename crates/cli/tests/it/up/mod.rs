@@ -153,6 +153,12 @@ impl Client {
         timeout(PATIENCE, self.stream.read_line(&mut answer)).await.expect("an answer comes").unwrap();
         answer
     }
+
+    /// Waits until it is cut off.
+    pub(crate) async fn cut(&mut self) {
+        // By an end, or by a reset.
+        let _ = timeout(PATIENCE, self.stream.read_to_end(&mut Vec::new())).await.expect("it is cut off");
+    }
 }
 
 /// Waits until nobody listens there any more.

@@ -10,6 +10,7 @@ use carom::resolver::Fixed;
 use http_body_util::BodyExt;
 use std::net::SocketAddr;
 use std::time::Instant;
+use testkit::clock::advance;
 use testkit::http::{Script, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -41,8 +42,12 @@ impl House {
 
     /// Where backends may also be silent for so long to clients that have ended their side.
     async fn with_timeouts(idle_timeout: Option<Duration>, half_close_timeout: Duration) -> House {
+        House::of(Agent::builder().build().unwrap(), idle_timeout, half_close_timeout).await
+    }
+
+    /// Where this agent asks the node.
+    async fn of(agent: Agent, idle_timeout: Option<Duration>, half_close_timeout: Duration) -> House {
         let node = Server::start("node-1").await.unwrap();
-        let agent = Agent::builder().build().unwrap();
         let options = OriginOptions::default().resolver(Fixed::new([node.address()]));
         let origin = agent.create_pool("http://it", options).unwrap();
         let requests = Requests {
@@ -179,7 +184,7 @@ async fn a_stream_that_is_not_taken_is_reset_and_others_go_on() {
 #[tokio::test]
 async fn a_stream_that_is_taken_slowly_is_whole() {
     const LENGTH: usize = 4 << 20;
-    let house = Arc::new(House::with(Some(4 * MOMENT)).await);
+    let house = Arc::new(House::with(Some(PATIENCE)).await);
     house.serve_next();
     let agent = http2();
     let mut answer = soon(agent.get(format!("http://{}/chunked/{LENGTH}", house.address()))).await.unwrap();
@@ -188,10 +193,34 @@ async fn a_stream_that_is_taken_slowly_is_whole() {
         length += frame.unwrap().data_ref().map_or(0, |data| data.len());
         frames += 1;
         if frames % 32 == 0 {
-            tokio::time::sleep(MOMENT / 4).await;
+            // It takes twice as long in all as it may be silent.
+            advance(PATIENCE / 4).await;
         }
     }
     assert_eq!(length, LENGTH);
+}
+
+#[tokio::test]
+async fn a_body_that_takes_longer_than_the_request_timeout_is_answered_as_long_as_it_flows() {
+    let timeout = 2 * PATIENCE;
+    let agent = Agent::builder().timeout(timeout).build().unwrap();
+    let house = Arc::new(House::of(agent, None, HALF_CLOSE_TIMEOUT).await);
+    house.node.script(Script::new().request().answer(200, "ok"));
+    house.serve_next();
+    let mut client = house.client().await;
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 6\r\n\r\n";
+    client.write_all(head).await.unwrap();
+    for sent in 1..=6 {
+        client.write_all(b"x").await.unwrap();
+        let came = |node: &Server| node.seen().first().is_some_and(|seen| seen.body.len() == sent);
+        soon(house.node.until(came)).await;
+        if sent < 6 {
+            advance(timeout / 2).await;
+        }
+    }
+    let mut answer = String::new();
+    soon(client.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok"), "{answer}");
 }
 
 #[tokio::test]
