@@ -29,5 +29,8 @@ pub mod nodes;
 pub mod pulsar;
 #[cfg(feature = "shared")]
 mod shared;
+mod skip;
 pub mod temp_dir;
 pub mod wait;
+
+pub use skip::skip;

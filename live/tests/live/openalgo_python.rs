@@ -90,7 +90,7 @@ async fn version_2_uses_the_gateway_and_comes_back_by_itself_after_its_restart()
 fn has_version_2() -> bool {
     let has = !Python::OpenAlgo2.is_left_out();
     if !has {
-        println!("SKIPPED: openalgo 2 needs Python 3.12, and there is none here");
+        testkit::skip("no Python 3.12, which openalgo 2 needs");
     }
     has
 }

@@ -19,7 +19,7 @@ const BROKERS: usize = 3;
 async fn cluster() -> Option<MutexGuard<'static, Pulsar>> {
     static CLUSTER: OnceCell<Mutex<Pulsar>> = OnceCell::const_new();
     if let Some(reason) = left_out() {
-        println!("SKIPPED: no Apache Pulsar: {reason}");
+        testkit::skip(&format!("no Apache Pulsar: {reason}"));
         return None;
     }
     let start = async || {

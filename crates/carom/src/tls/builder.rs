@@ -294,10 +294,11 @@ mod tests {
         assert_eq!(count(Tls::builder().roots_pem(one.cert.pem()).root_der(other.cert.der().to_vec())), 2);
 
         let mut system = RootCertStore::empty();
-        if add_platform(&mut system).is_ok() {
-            assert_eq!(count(Tls::builder()), system.len());
-            assert_eq!(count(Tls::builder().roots_pem(both).roots_platform()), system.len() + 2);
+        if let Err(error) = add_platform(&mut system) {
+            return testkit::skip(&error.to_string());
         }
+        assert_eq!(count(Tls::builder()), system.len());
+        assert_eq!(count(Tls::builder().roots_pem(both).roots_platform()), system.len() + 2);
     }
 
     #[test]
