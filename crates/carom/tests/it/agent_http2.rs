@@ -176,6 +176,8 @@ async fn no_more_are_under_way_than_the_server_takes() {
 async fn whoever_waits_too_long_for_its_turn_is_told_so() {
     let server = Raw::start(1, |_| Act::Half).await;
     let origin = origin_of(builder().claim_timeout(ms(50)), [server.address()]);
+    // A slow machine may take longer than that to connect.
+    until("it is connected", || origin.snapshot().set.unwrap().connections.len() == 1).await;
     let first = head(&origin, get("/")).await.unwrap();
     let error = head(&origin, get("/")).await.unwrap_err();
     assert_eq!((error.step(), error.backend().unwrap().socket_addr()), (Step::Claim, server.address()));

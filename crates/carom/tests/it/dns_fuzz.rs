@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testkit::cases::{bytes, cases, usual};
 use testkit::dns::{Answer, DnsServer, Message};
-use testkit::wait::{ms, soon};
+use testkit::wait::{LIMIT, ms, soon};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -331,7 +331,7 @@ async fn garbage_and_nonsense_from_a_server_are_trouble_and_no_more() {
     let fresh = |known: &carom::resolver::Resolution| {
         known.stale_since.is_none() && known.backends.len() == 2 && known.last_error.is_none()
     };
-    match timeout(Duration::from_secs(20), resolver.wait_until(fresh)).await {
+    match timeout(LIMIT, resolver.wait_until(fresh)).await {
         Ok(known) => assert_eq!(known.unwrap().state, ResolverState::Running),
         Err(_) => panic!("{:?}", resolver.resolution()),
     }

@@ -4,10 +4,9 @@ use carom::dns::{BootstrapError, Dns, DnsOptions, Ipv6};
 use carom::resolver::{Resolution, Resolver, ResolverState};
 use carom::{Monitor, Policy};
 use std::error::Error;
-use std::time::Duration;
 use testkit::dns::{Answer, DnsServer, RecordType, Zone};
 use testkit::temp_dir::TempDir;
-use testkit::wait::{ms, soon};
+use testkit::wait::{LIMIT, ms, soon};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
@@ -49,7 +48,7 @@ async fn running(resolver: &Resolver, wanted: &[&str]) -> Resolution {
     let fresh = |known: &Resolution| {
         known.state == ResolverState::Running && known.stale_since.is_none() && addresses(known) == wanted
     };
-    match timeout(Duration::from_secs(20), resolver.wait_until(fresh)).await {
+    match timeout(LIMIT, resolver.wait_until(fresh)).await {
         Ok(known) => known.unwrap(),
         Err(_) => panic!("wanted {wanted:?}, known {:?}", resolver.resolution()),
     }

@@ -6,6 +6,7 @@ use hickory_proto::rr::DNSClass;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use testkit::dns::{Answer, DnsServer, Over, RecordType, ResponseCode};
+use testkit::wait::LIMIT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -100,7 +101,7 @@ async fn stopping_drops_delayed_answers() {
     let mut connected = Tcp::to(server.address()).await;
     connected.send(&question("b.test", A)).await;
     server.until(|server| server.questions().len() == 2).await;
-    timeout(Duration::from_secs(10), server.stop()).await.expect("it waits for nobody");
+    timeout(LIMIT, server.stop()).await.expect("it waits for nobody");
 }
 
 #[tokio::test]
