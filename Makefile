@@ -33,13 +33,14 @@ lint:
 	for features in $(FEATURES); do \
 		$(CARGO) clippy --locked -p carom --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
+	$(CARGO) clippy --locked -p carom-gateway -p carom-cli -- -D warnings
 	for crate in carom-pulsar carom-indy carom-gateway carom-cli testkit; do \
 		$(CARGO) clippy --locked -p $$crate --all-targets -- -D warnings || exit 1; \
 	done
 	if command -v protoc >/dev/null; then $(CARGO) clippy --locked -p carom-bench --all-targets --features pulsar -- -D warnings; fi
 
 doc:
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --features carom/bb8,carom/deadpool,carom/feed,carom/http,carom/kang,carom/metrics,carom/window
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --features carom/bb8,carom/deadpool,carom/feed,carom/http,carom/kang,carom/metrics,carom/window,carom-gateway/nats
 
 # The dependency tree may hold nothing but the crate itself; its clippy.toml forbids clocks, locks and threads.
 pure:

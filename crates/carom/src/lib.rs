@@ -42,6 +42,20 @@
 //! An `Agent` speaks HTTP over these: to every node that DNS knows of every origin it is asked for. It is in the module `agent`,
 //! with the feature `http`.
 //!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `dns` (default) | backends from DNS: `service`, [`dns`] |
+//! | `tls` | TLS over TCP, with rustls: [`tls`] |
+//! | `http` | [`agent`]: HTTP/1.1 and HTTP/2; turns on `dns` and `tls` |
+//! | `feed` | [`Feed`] |
+//! | `window` | [`Requester`] |
+//! | `bb8`, `deadpool` | connection managers written for these pools: [`managers`] |
+//! | `metrics` | counters and histograms through the crate `metrics` |
+//! | `serde` | serde's traits for the snapshots of the [`monitor`] |
+//! | `kang` | the monitor over HTTP as kang's JSON: [`kang`] |
+//!
 //! The logic of all this is in [`carom_core`], free of I/O, where a whole service with failing nodes runs in a plain test;
 //! this crate drives it on tokio.
 

@@ -80,6 +80,8 @@ mod builder;
 pub mod bus;
 mod carrier;
 mod client;
+// Only a client of NATS makes shares.
+#[cfg_attr(not(feature = "nats"), allow(dead_code))]
 pub mod cluster;
 pub mod credential;
 pub mod delta;

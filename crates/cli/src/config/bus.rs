@@ -48,6 +48,9 @@ impl Bus {
             None => "the default".to_owned(),
         };
         let kind = kind.unwrap_or(Kind::Memory);
+        if kind == Kind::Nats && !carom_gateway::bus::Nats::AVAILABLE {
+            return Err(table.wrong("bus", "this build has no NATS; `cargo install carom-cli --features nats` has it"));
+        }
         for (key, whose) in [("zeromq", Kind::ZeroMq), ("nats", Kind::Nats)] {
             if table.has(key) && kind != whose {
                 return Err(table.wrong(key, format_args!("is for another bus; accepted: with bus = \"{key}\"")));

@@ -8,7 +8,7 @@ use crate::failure::{Failure, say, with_causes};
 use carom::feed::{Adapter, Feed, State};
 use carom_gateway::Builder;
 use carom_gateway::bus::Bus;
-use carom_gateway::cluster::{NatsRegisterError, ShareError};
+use carom_gateway::cluster::ShareError;
 use carom_gateway::credential::{Credential, Watcher};
 use carom_gateway::keys::Identity;
 use carom_gateway::simulated::Exchange;
@@ -121,9 +121,7 @@ impl Running {
             let problem = format!("{origin}: {}", trouble(config, &with_causes(&error)));
             match error {
                 // A cluster that has just started has nobody yet who could answer.
-                ShareError::Unanswered { .. } | ShareError::Register(NatsRegisterError::NotConnected) => {
-                    Unstarted::Waiting(problem)
-                }
+                ShareError::Unanswered { .. } | ShareError::NotConnected => Unstarted::Waiting(problem),
                 _ => Failure::Unavailable(problem).into(),
             }
         })?;

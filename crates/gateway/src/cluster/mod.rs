@@ -25,6 +25,7 @@ mod lease;
 mod member;
 mod memory;
 mod message;
+#[cfg(feature = "nats")]
 mod nats_register;
 mod register;
 mod relay;
@@ -42,6 +43,7 @@ pub use fence::{Fence, Fenced};
 pub use lease::Lease;
 pub use member::Unanswered;
 pub use memory::{Memory, MemoryLink};
+#[cfg(feature = "nats")]
 pub use nats_register::{NatsRegister, NatsRegisterError};
 pub use register::Register;
 pub use relay::RelayError;

@@ -1,5 +1,6 @@
 //! A register in NATS: a bucket of its key-value store, where every write has a revision and can name the one it expects.
 
+use super::ShareError;
 use super::{Entry, Holder, Mark, Register};
 use async_nats::connection::State;
 use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
@@ -101,6 +102,15 @@ pub enum NatsRegisterError {
     /// The subscription has ended.
     #[error("NATS does not tell of the lease any more")]
     Unwatched,
+}
+
+impl From<NatsRegisterError> for ShareError {
+    fn from(error: NatsRegisterError) -> ShareError {
+        match error {
+            NatsRegisterError::NotConnected => ShareError::NotConnected,
+            error => ShareError::Register(error.into()),
+        }
+    }
 }
 
 impl NatsRegisterError {

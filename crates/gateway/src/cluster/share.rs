@@ -4,7 +4,7 @@ use super::elected::Elected;
 use super::member::Member;
 use super::service::Service;
 use super::standing_aside;
-use super::{Lease, NatsRegisterError, Role};
+use super::{Lease, Role};
 use crate::bus::nats::post::Posts;
 use crate::bus::nats::subject::Subjects;
 use crate::bus::nats::{NatsBus, NatsStatus};
@@ -38,7 +38,10 @@ pub struct Share {
 pub enum ShareError {
     /// Leases cannot be kept in NATS, for which it has to have JetStream.
     #[error("NATS keeps no leases; it needs JetStream for that (`nats-server -js`)")]
-    Register(#[from] NatsRegisterError),
+    Register(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The client is connecting. Trying again may help.
+    #[error("there is no connection to NATS")]
+    NotConnected,
     /// NATS does not answer.
     #[error(
         "NATS did not answer what was asked of {subject} within {allowed:?}, and said {said}: it needs JetStream, and whoever \

@@ -33,6 +33,7 @@ mod listing;
 mod race;
 
 pub use builder::AdapterBuilder;
+#[cfg(feature = "nats")]
 pub(crate) use dial::trusting;
 pub use dial::{Dial, DialBuilder, DialError, Socket, Wire};
 pub use error::UpstreamError;

@@ -1,12 +1,7 @@
-//! Who a gateway is to NATS, as files say it: read when it connects, and again whenever it has to connect anew.
+//! The credentials that a gateway presents to NATS.
 
-use super::options::NatsError;
-use super::reports::Reports;
-use crate::credential::Credential;
-use async_nats::{Auth, AuthError, ConnectOptions};
 use carom_core::options::OptionsError;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// See the [module](self). One of them, or nothing.
 #[derive(Clone, Debug, Default)]
@@ -31,52 +26,6 @@ impl Access {
         }
         Ok(())
     }
-
-    /// Options to connect with, as whoever this is. `line` is what the connection is for.
-    pub(super) async fn options(
-        &self,
-        line: &'static str,
-        reports: &Arc<Reports>,
-    ) -> Result<ConnectOptions, NatsError> {
-        if let Some(path) = &self.credentials_file {
-            let unusable = |source| NatsError::Credentials { path: path.clone(), source };
-            return ConnectOptions::with_credentials_file(path).await.map_err(unusable);
-        }
-        let (user, file) = match (&self.user, &self.token_file) {
-            (Some((user, password)), _) => (Some(user.clone()), password),
-            (None, Some(token)) => (None, token),
-            (None, None) => return Ok(ConnectOptions::new()),
-        };
-        let secret = Credential::file(file.clone());
-        // Now, so that whoever starts something hears what is wrong with the file.
-        secret.present().await?;
-        let reports = Arc::clone(reports);
-        Ok(ConnectOptions::with_auth_callback(move |_| {
-            let (user, secret, reports) = (user.clone(), secret.clone(), Arc::clone(&reports));
-            // In a task of its own: the client wants a future that threads could share.
-            let reading = tokio::spawn(async move { auth(user, &secret, line, &reports).await });
-            async move { reading.await.unwrap_or_else(|stopped| Err(AuthError::new(stopped))) }
-        }))
-    }
-}
-
-/// What is in the file now.
-async fn auth(
-    user: Option<String>,
-    secret: &Credential,
-    line: &'static str,
-    reports: &Reports,
-) -> Result<Auth, AuthError> {
-    let presented = secret.present().await.map_err(|error| {
-        reports.unpresentable(line, &error);
-        AuthError::new(error)
-    })?;
-    let (mut auth, secret) = (Auth::new(), presented.secret().to_owned());
-    match user {
-        Some(user) => (auth.username, auth.password) = (Some(user), Some(secret)),
-        None => auth.token = Some(secret),
-    }
-    Ok(auth)
 }
 
 #[cfg(test)]

@@ -1,31 +1,14 @@
 //! How a NATS server is reached, and as whom.
 
 use super::access::Access;
-use super::reports::Reports;
 use super::subject::escape;
 use crate::credential::CredentialError;
-use crate::upstream::trusting;
-use async_nats::{ConnectErrorKind, ServerAddr};
 use carom::tls::{Tls, TlsError};
 use carom_core::options::OptionsError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// How long the first connection may take.
-const FIRST_CONNECT: Duration = Duration::from_secs(10);
-
-/// How long each attempt may take, from the socket to the server's word.
-const ATTEMPT: Duration = Duration::from_secs(2);
-
-/// How often the server is asked whether it is there. Two questions without an answer, and another connection is made: whoever
-/// holds a lease cannot wait for a system's own, much longer, patience.
-const PING: Duration = Duration::from_secs(1);
-
-/// The longest delay between two attempts.
-const LONGEST_DELAY: Duration = Duration::from_secs(2);
 
 /// How a NATS server is reached, and as whom. Secrets are in files, and never shown.
 ///
@@ -39,10 +22,10 @@ const LONGEST_DELAY: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 #[must_use = "options do nothing until `Nats::connect`"]
 pub struct NatsOptions {
-    urls: String,
-    access: Access,
-    extra_roots: Option<Vec<u8>>,
-    name: String,
+    pub(super) urls: String,
+    pub(super) access: Access,
+    pub(super) extra_roots: Option<Vec<u8>>,
+    pub(super) name: String,
     pub(super) prefix: String,
     pub(super) replicas: usize,
 }
@@ -79,6 +62,9 @@ pub enum NatsError {
         /// Where.
         urls: String,
     },
+    /// This build has no NATS client.
+    #[error("this build has no NATS client: enable the feature `nats`")]
+    NotBuilt,
     /// No server could be reached.
     #[error("no NATS server at {urls} could be reached")]
     #[non_exhaustive]
@@ -86,7 +72,7 @@ pub enum NatsError {
         /// Where.
         urls: String,
         /// Why not.
-        source: async_nats::ConnectError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// None answered in time.
     #[error("no NATS server at {urls} answered within {timeout:?}")]
@@ -166,7 +152,7 @@ impl NatsOptions {
     /// # Errors
     /// The first option that makes no sense.
     pub fn validate(&self) -> Result<(), OptionsError> {
-        let _ = self.servers()?;
+        super::connection::check_urls(&self.urls)?;
         self.access.validate()?;
         if let Some(pem) = &self.extra_roots
             && let Err(error) = Tls::builder().roots_pem(&**pem).build()
@@ -187,70 +173,6 @@ impl NatsOptions {
             return Err(OptionsError::new("name", "must be one line of at most 64 bytes, and not empty"));
         }
         Ok(())
-    }
-
-    pub(super) fn shown_name(&self) -> &str {
-        &self.name
-    }
-
-    /// Connects; from then on for ever, whatever becomes of the server. `line` is what the connection is for.
-    pub(super) async fn connect(
-        &self,
-        line: &'static str,
-        reports: &Arc<Reports>,
-    ) -> Result<async_nats::Client, NatsError> {
-        self.validate()?;
-        let servers = self.servers()?;
-        let mut options = self.access.options(line, reports).await?;
-        if let Some(pem) = &self.extra_roots {
-            let tls = trusting(pem.clone())?;
-            options = options.tls_client_config(tls.config().clone()).require_tls(true);
-        }
-        let reports = Arc::clone(reports);
-        let connecting = options
-            .name(&self.name)
-            // What is published here is delivered here without NATS.
-            .no_echo()
-            .ping_interval(PING)
-            .connection_timeout(ATTEMPT)
-            // Whoever asks says how long they wait.
-            .request_timeout(None)
-            .reconnect_delay_callback(|attempts| {
-                LONGEST_DELAY.min(Duration::from_millis(100) * attempts.min(100) as u32)
-            })
-            .max_reconnects(None)
-            .event_callback(move |event| {
-                reports.happened(line, &event);
-                std::future::ready(())
-            })
-            .connect(servers);
-        let urls = || self.urls.clone();
-        match tokio::time::timeout(FIRST_CONNECT, connecting).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => Err(match error.kind() {
-                ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-                    NatsError::Refused { urls: urls() }
-                }
-                _ => NatsError::Unreachable { urls: urls(), source: error },
-            }),
-            Err(_) => Err(NatsError::TimedOut { urls: urls(), timeout: FIRST_CONNECT }),
-        }
-    }
-
-    fn servers(&self) -> Result<Vec<ServerAddr>, OptionsError> {
-        let server = |url: &str| {
-            // What was typed may have a password in it, and is not shown.
-            let address: ServerAddr =
-                url.trim().parse().map_err(|_| OptionsError::new("url", "must be like nats://127.0.0.1:4222"))?;
-            if address.host().is_empty() {
-                return Err(OptionsError::new("url", "must name a host, such as nats://127.0.0.1:4222"));
-            }
-            if address.has_user_pass() || address.username().is_some() {
-                return Err(OptionsError::new("url", "must not have a user in it: credentials belong in a file"));
-            }
-            Ok(address)
-        };
-        self.urls.split(',').map(server).collect()
     }
 }
 
