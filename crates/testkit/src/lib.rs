@@ -13,6 +13,7 @@ pub mod delta;
 pub mod dns;
 #[cfg(feature = "feed")]
 pub mod feed;
+mod free_address;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "indy")]
@@ -33,4 +34,5 @@ mod skip;
 pub mod temp_dir;
 pub mod wait;
 
+pub use free_address::free_address;
 pub use skip::skip;

@@ -175,8 +175,8 @@ async fn kang_sees_the_resolver_meanwhile() {
     assert_eq!(running.end("-TERM").await.code, Some(0));
     let alone = crate::program::carom(["resolve", "--kang-port", "0", "a.ok"]).await;
     assert_eq!(alone.code, Some(2), "there would be nothing to see: {alone:?}");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let held = std::net::TcpListener::bind(taken).unwrap();
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = held.local_addr().unwrap();
     let ran = follow(&server, &["--kang-port", &taken.port().to_string(), "a.ok"]).ended().await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains(&format!("cannot listen on {taken} (--kang-port): ")), "{ran:?}");

@@ -6,6 +6,7 @@ use crate::up::{Backend, Client, Up, ask, http, tcp};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
+use testkit::backends::Nobody;
 use testkit::dns::DnsServer;
 use testkit::http::{Authority, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,7 +38,8 @@ async fn healthy(admin: SocketAddr, like: impl Fn(&Value) -> bool) -> Value {
 #[tokio::test]
 async fn it_says_how_each_service_is_doing() {
     let a = Backend::start("a").await;
-    let nobody = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let held = Nobody::new().unwrap();
+    let nobody = held.address();
     let lame = tcp("lame", ANY, &a, "").replace(&a.address.to_string(), &nobody.to_string());
     let config = format!("[admin]\nlisten = \"{ANY}\"\n{}{lame}[gateway]\nlisten = \"{ANY}\"\n", tcp("a", ANY, &a, ""));
     let folder = folder("healthz", &[("c.toml", &config)]);
@@ -65,13 +67,14 @@ async fn it_says_how_each_service_is_doing() {
 #[tokio::test]
 async fn an_outage_is_told_with_its_end() {
     let a = Backend::start("a").await;
-    let nobody = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let held = Nobody::new().unwrap();
+    let nobody = held.address();
     let lame = tcp("lame", ANY, &a, "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"50ms\"");
     let folder = folder("healthz-log", &[("c.toml", &lame.replace(&a.address.to_string(), &nobody.to_string()))]);
     let mut up = Up::start(&folder).await;
     let dead = up.running.told("backend is dead").await;
     assert!(dead.contains("lame"), "{dead}");
-    let _listener = tokio::net::TcpListener::bind(nobody).await.unwrap();
+    let _listener = held.listen().unwrap();
     up.running.told("backend is back").await;
 }
 

@@ -331,8 +331,7 @@ async fn a_service_that_is_new_is_served() {
     let keep = tcp("a", ANY, &a, "");
     let folder = folder("reload-added", &[("c.toml", &keep)]);
     let mut up = Up::start(&folder).await;
-    // A port that was free a moment ago.
-    let free = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let free = testkit::free_address();
     let told = up.reload(&(keep + &tcp("b", &free.to_string(), &b, ""))).await;
     assert!(told.ends_with("added b; 1 service is as it was"), "{told}");
     assert_eq!(Client::of(free).await.say("hello").await, "b: hello\n");
@@ -341,8 +340,7 @@ async fn a_service_that_is_new_is_served() {
 #[tokio::test]
 async fn services_can_change_places() {
     let (a, b) = (Backend::start("a").await, Backend::start("b").await);
-    let held = [std::net::TcpListener::bind(ANY).unwrap(), std::net::TcpListener::bind(ANY).unwrap()];
-    let [one, two] = held.map(|listener| listener.local_addr().unwrap().to_string());
+    let [one, two] = [(); 2].map(|()| testkit::free_address().to_string());
     let folder = folder("reload-places", &[("c.toml", &(tcp("a", &one, &a, "") + &tcp("b", &two, &b, "")))]);
     let mut up = Up::start(&folder).await;
     let told = up.reload(&(tcp("a", &two, &a, "") + &tcp("b", &one, &b, ""))).await;
@@ -411,7 +409,7 @@ async fn the_admin_listener_moves() {
     let folder = folder("reload-admin", &[("c.toml", &config(ANY))]);
     let mut up = Up::start(&folder).await;
     assert_eq!(ask(up.admin(), "GET /healthz").await.0, 200);
-    let free = std::net::TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let free = testkit::free_address();
     up.reload(&config(&free.to_string())).await;
     assert_eq!(ask(free, "GET /healthz").await.0, 200);
     closed(up.admin()).await;
