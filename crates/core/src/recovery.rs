@@ -76,8 +76,8 @@ impl Policy {
         self
     }
 
-    /// How long to wait after the first failure; doubles with each further one. Below 1 ms it stands for 1 ms, and needs
-    /// a `max_delay`. Default 100 ms.
+    /// How long to wait after the first failure; doubles with each further one. Below 1 ms it stands for 1 ms, needs a
+    /// `max_delay`, and is refused where connections are made before they are asked for (eager sets). Default 100 ms.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Policy {
         self.delay = delay;
@@ -147,6 +147,17 @@ impl Policy {
         }
         if !(0.0..=1.0).contains(&self.spread) {
             return refuse("spread", "must be between 0 and 1");
+        }
+        Ok(())
+    }
+
+    /// Refuses a `delay` below 1 ms, for what is tried again although no caller waits for it.
+    ///
+    /// # Errors
+    /// When it is, with its value.
+    pub fn require_delay(&self) -> Result<(), PolicyError> {
+        if self.delay < SHORTEST_DELAY {
+            return Err(PolicyError { field: "delay", problem: format!("must be at least 1ms, not {:?}", self.delay) });
         }
         Ok(())
     }
@@ -314,6 +325,19 @@ impl Recovery {
             if let Some(Err(problem)) = policy.map(Policy::validate) {
                 return Err(RecoveryError { operation, problem });
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses a `delay` below 1 ms between connects, for what connects although no caller waits for it.
+    ///
+    /// # Errors
+    /// The first policy of connecting with such a delay.
+    pub fn require_connect_delay(&self) -> Result<(), RecoveryError> {
+        let later = self.connect.as_ref().map_or(("default", &self.default), |policy| ("connect", policy));
+        let first = self.initial.as_ref().map_or(later, |policy| ("initial", policy));
+        for (operation, policy) in [first, later] {
+            policy.require_delay().map_err(|problem| RecoveryError { operation, problem })?;
         }
         Ok(())
     }

@@ -62,7 +62,8 @@ impl Builder {
     /// # Errors
     /// When an option makes no sense (the error names it), or when there is no runtime.
     pub fn build(self) -> Result<Agent, BuildError> {
-        self.settings.validate()?;
+        // Which origins there will be is not known yet.
+        self.settings.validate(true)?;
         if self.max_idle.is_some_and(|max_idle| max_idle < Duration::from_millis(1)) {
             return Err(OptionsError::new("max_idle", "must be at least 1ms").into());
         }

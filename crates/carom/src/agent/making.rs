@@ -83,7 +83,7 @@ impl Maker {
         let name: Arc<str> = target.to_string().into();
         let title = options.name.clone().unwrap_or_else(|| Arc::clone(&name));
         let (settings, source, server_name) = options.resolve(settings);
-        settings.validate().map_err(BuildError::from)?;
+        settings.validate(target.is_https()).map_err(BuildError::from)?;
         let dialer = dialer(target, &settings, server_name)?;
         let resolves = match &source {
             Some(source) => source.fixed.is_empty(),

@@ -68,7 +68,8 @@ settings! {
     /// more over HTTP/1 for upgrades. Default 10.
     maximum(usize) as maximum, usize = 10;
     /// Attempts, timeouts and delays of connecting and of asking DNS. Takes a [`Recovery`], or one [`Policy`](crate::Policy)
-    /// for everything. Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s.
+    /// for everything. Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s. A delay below 1 ms is refused,
+    /// unless `protocol` is [`Protocol::Http1`]: HTTP/2 connections are made before a request needs them.
     recovery(impl Into<Recovery>) as recovery.into(), Recovery = Recovery::default();
     /// How long a request may wait for connections, over all its attempts, with asking DNS and connecting. Default 30 s; at most
     /// a year.
@@ -185,8 +186,8 @@ impl fmt::Debug for OriginOptions {
 }
 
 impl Settings {
-    /// Refuses what makes no sense, by name.
-    pub(super) fn validate(&self) -> Result<(), OptionsError> {
+    /// Refuses what makes no sense, by name, for origins over TLS or without.
+    pub(super) fn validate(&self, https: bool) -> Result<(), OptionsError> {
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(OptionsError::new("timeout", "must be above zero"));
         }
@@ -216,7 +217,18 @@ impl Settings {
             _ => refused,
         })?;
         let options = set::Options { lease_timeout: self.claim_timeout, ..set::Options::default() };
-        options.validate().map_err(|refused| OptionsError::new("claim_timeout", refused.problem()))
+        options.validate().map_err(|refused| OptionsError::new("claim_timeout", refused.problem()))?;
+        let may_be_http2 = match self.protocol {
+            Protocol::Negotiate => https,
+            Protocol::Http1 => false,
+            Protocol::Http2 => true,
+        };
+        match self.recovery.require_connect_delay() {
+            Err(problem) if may_be_http2 => {
+                Err(OptionsError::new("recovery", format!("of HTTP/2 connections: {problem}")))
+            }
+            Err(_) | Ok(()) => Ok(()),
+        }
     }
 }
 
@@ -236,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        let refused = |settings: Settings| settings.validate().unwrap_err().option();
+        let refused = |settings: Settings| settings.validate(true).unwrap_err().option();
         let zero = Duration::ZERO;
         assert_eq!(refused(Settings { claim_timeout: zero, ..Settings::default() }), "claim_timeout");
         assert_eq!(refused(Settings { timeout: Some(zero), ..Settings::default() }), "timeout");
@@ -248,6 +260,6 @@ mod tests {
         assert_eq!(refused(ping_interval), "ping_interval");
         assert_eq!(refused(Settings { ping_interval: Duration::MAX, ..Settings::default() }), "ping_interval");
         assert_eq!(refused(Settings { claim_timeout: Duration::MAX, ..Settings::default() }), "claim_timeout");
-        assert!(Settings { ping: Some("/healthz?deep".into()), ..Settings::default() }.validate().is_ok());
+        assert!(Settings { ping: Some("/healthz?deep".into()), ..Settings::default() }.validate(true).is_ok());
     }
 }

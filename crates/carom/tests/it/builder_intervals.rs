@@ -1,8 +1,8 @@
 //! Options that would cause a busy loop are refused by every builder, with the option, the value and the limit.
 
-use carom::agent::Agent;
+use carom::agent::{Agent, OriginOptions, Protocol};
 use carom::dns::{Dns, DnsOptions};
-use carom::{Ejection, Policy, Pool, Set};
+use carom::{Ejection, Policy, Pool, Recovery, Set};
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -64,7 +64,35 @@ async fn every_builder_refuses_delays_below_1_ms_and_0_without_a_cap() {
         refused(Agent::builder().recovery(policy.clone()).build(), wanted);
         refused(Dns::new("api.test", DnsOptions::default().recovery(policy)), wanted);
     }
-    let capped = Policy::default().delay(Duration::ZERO);
-    pool().recovery(capped.clone()).build().unwrap();
-    set().recovery(capped).build().unwrap();
+}
+
+#[tokio::test]
+async fn builders_of_eager_sets_refuse_a_delay_below_1_ms_although_it_has_a_cap_and_pools_accept_it() {
+    for (delay, wanted) in [(Duration::ZERO, "not 0ns"), (NANO, "not 1ns")] {
+        let capped = || Policy::default().delay(delay);
+        let wanted =
+            |of: &str, policy: &str| format!("recovery of {of}: {policy} policy: delay must be at least 1ms, {wanted}");
+        refused(set().recovery(capped()).build(), &wanted("an eager set", "default"));
+        refused(set().recovery(Recovery::default().initial(capped())).build(), &wanted("an eager set", "initial"));
+        refused(set().recovery(Recovery::default().connect(capped())).build(), &wanted("an eager set", "connect"));
+        refused(Agent::builder().recovery(capped()).build(), &wanted("HTTP/2 connections", "default"));
+        pool().recovery(capped()).build().unwrap();
+        set().eager(false).recovery(capped()).build().unwrap();
+        set().recovery(Recovery::default().dns(capped())).build().unwrap();
+        Agent::builder().protocol(Protocol::Http1).recovery(capped()).build().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn agent_refuses_a_delay_of_0_for_origins_that_may_speak_http2_alone() {
+    let agent = Agent::builder().build().unwrap();
+    let created = |uri: &str, protocol| {
+        let options = OriginOptions::default().recovery(Policy::default().delay(Duration::ZERO)).protocol(protocol);
+        agent.create_pool(uri, options.backends([SocketAddr::from(([10, 0, 0, 1], 80))]))
+    };
+    let wanted = "recovery of HTTP/2 connections: default policy: delay must be at least 1ms, not 0ns";
+    refused(created("https://a.test", Protocol::Negotiate), wanted);
+    refused(created("http://b.test", Protocol::Http2), wanted);
+    created("http://c.test", Protocol::Negotiate).unwrap();
+    created("https://d.test", Protocol::Http1).unwrap();
 }

@@ -60,6 +60,11 @@ impl Recovery {
         Ok(recovery)
     }
 
+    /// Whether there is a delay after the first failure.
+    pub(super) fn has_delay(&self) -> bool {
+        !self.delay.is_zero()
+    }
+
     pub(crate) fn policy(&self) -> Policy {
         Policy::default()
             .attempts(self.attempts)

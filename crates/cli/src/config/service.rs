@@ -152,6 +152,11 @@ impl Service {
         let attempts = table.read("attempts", "a number from 1 to 100", |value| up_to(MOST_ATTEMPTS, value))?;
         let max_clients = table.read("max_clients", COUNT, count)?;
         let drain_timeout = table.read("drain_timeout", TIME, time)?;
+        let recovery = Recovery::take(table, recovery(attempts.map_or(ATTEMPTS, |attempts| attempts as u32)))?;
+        if protocol.may_be_http2(tls.is_some()) && !recovery.has_delay() {
+            let problem = "0 is too short for HTTP/2; accepted: from 1ms on, or with http2 = \"off\"";
+            return Err(table.wrong("delay", problem));
+        }
         Ok(Service {
             name,
             listen,
@@ -162,7 +167,7 @@ impl Service {
             maximum,
             claim_timeout: claim_timeout.unwrap_or(CLAIM_TIMEOUT),
             outage_wait: outage_wait.unwrap_or(Some(OUTAGE_WAIT)).unwrap_or_default(),
-            recovery: Recovery::take(table, recovery(attempts.map_or(ATTEMPTS, |attempts| attempts as u32)))?,
+            recovery,
             max_idle: table.read("max_idle", OR_NEVER, time_or_none)?.unwrap_or(Some(MAX_IDLE)),
             ejection: ejection(table)?,
             max_clients: max_clients.unwrap_or(MAX_CLIENTS),
@@ -255,6 +260,17 @@ impl Tcp {
             idle_timeout: idle_timeout.flatten(),
             half_close_timeout: half_close_timeout.unwrap_or(Some(HALF_CLOSE_TIMEOUT)),
         })
+    }
+}
+
+impl Protocol {
+    /// Whether backends may be spoken to by HTTP/2, whose connections are made before a request needs them.
+    fn may_be_http2(&self, tls: bool) -> bool {
+        match self {
+            Protocol::Http(Http { http2: Http2::Negotiate, .. }) => tls,
+            Protocol::Http(Http { http2, .. }) => *http2 == Http2::Only,
+            Protocol::Tcp(_) => false,
+        }
     }
 }
 

@@ -71,6 +71,14 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             "c.toml:7: service.max_delay: 1s is below delay; accepted: from 2s on",
         ),
         (
+            http("http2 = \"only\"\ndelay = 0"),
+            "c.toml:7: service.delay: 0 is too short for HTTP/2; accepted: from 1ms on, or with http2 = \"off\"",
+        ),
+        (
+            http("tls = { server_name = \"a.example\" }\ndelay = 0"),
+            "c.toml:7: service.delay: 0 is too short for HTTP/2; accepted: from 1ms on, or with http2 = \"off\"",
+        ),
+        (
             http("http2 = \"yes\""),
             "c.toml:6: service.http2: `yes` is none of them; accepted: \"negotiate\", \"only\" or",
         ),
@@ -164,6 +172,21 @@ async fn a_port_that_is_taken_is_named_with_who_wanted_it() {
 }
 
 /// `carom gateway` and `carom up` can share a file.
+#[tokio::test]
+async fn a_delay_of_0_is_accepted_where_backends_are_not_spoken_to_by_http2() {
+    let tls = "tls = { server_name = \"a.example\" }\n";
+    let services = [
+        service("http", "delay = 0"),
+        service("http", &format!("http2 = \"off\"\ndelay = 0\n{tls}")),
+        service("tcp", &format!("delay = 0\n{tls}")),
+    ];
+    for text in services {
+        let folder = folder("config-delay", &[("c.toml", &text)]);
+        let checked = ran(&folder, &["check", "-c", "c.toml"]).await;
+        assert_eq!(checked.code, Some(0), "{text}: {checked:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_gateway_alone_runs_from_the_same_config() {
     let a = Backend::start("a").await;

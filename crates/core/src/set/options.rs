@@ -29,7 +29,7 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// How long a lease may take in all.
     pub lease_timeout: Duration,
-    /// Attempts, timeouts and delays of connecting.
+    /// Attempts, timeouts and delays of connecting; of an eager set, delays of at least 1 ms.
     pub recovery: Recovery,
     /// When a backend that serves badly is left out; `None` never does.
     pub ejection: Option<Ejection>,
@@ -119,6 +119,12 @@ impl Options {
         if self.connecting_per_backend == 0 {
             return refuse("connecting_per_backend", "must be at least 1");
         }
-        self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))
+        self.recovery.validate().map_err(|problem| OptionsError::new("recovery", problem.to_string()))?;
+        if self.eager
+            && let Err(problem) = self.recovery.require_connect_delay()
+        {
+            return refuse("recovery", format!("of an eager set: {problem}"));
+        }
+        Ok(())
     }
 }

@@ -498,6 +498,12 @@ fn options_that_make_no_sense_are_named() {
     assert!(said(eager(0, 1)).contains("target"));
     assert!(said(Options { target: None, ..eager(1, 0) }).contains("maximum"));
     assert!(said(Options { eager: false, ..eager(1, 1) }).contains("target"));
+    let hasty = Recovery::from(policy(1).delay(ms(0)));
+    assert_eq!(
+        said(Options { recovery: hasty.clone(), ..eager(1, 1) }),
+        "recovery of an eager set: default policy: delay must be at least 1ms, not 0ns"
+    );
+    assert_eq!(Options { recovery: hasty, ..lazy() }.validate(), Ok(()));
     assert!(said(Options { max_idle: Some(ms(0)), ..lazy() }).contains("max_idle"));
     assert!(said(Options { connecting_per_backend: 0, ..lazy() }).contains("connecting_per_backend"));
 }

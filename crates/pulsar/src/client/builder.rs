@@ -152,7 +152,7 @@ impl Builder {
     }
 
     /// Attempts and timeouts of connecting, and the delays between attempts at anything. Default: 3 attempts, timeout 10 s,
-    /// delay 100 ms up to 60 s, spread 0.2.
+    /// delay 100 ms up to 60 s, spread 0.2. A delay below 1 ms is refused.
     ///
     /// Longer delays than 4.5 s are for producers and consumers that have not begun yet. What has worked before is tried at least every 5 s,
     /// and at once when the addresses of the cluster change.
@@ -284,7 +284,7 @@ impl Builder {
         if self.max_idle.is_none() && self.idle_interval.is_some() {
             return refuse("connection_idle_interval", "has no effect without `connection_max_idle`");
         }
-        if let Err(error) = self.recovery.validate() {
+        if let Err(error) = self.recovery.validate().and_then(|()| self.recovery.require_delay()) {
             return refuse("recovery", &error.to_string());
         }
         // Which name does not matter: what is wrong with it is said elsewhere.

@@ -40,9 +40,12 @@ async fn options_that_make_no_sense_are_refused() {
     at().connection_max_idle(None).connection_idle_interval(None).build().unwrap();
     assert_eq!(refused(at().operation_timeout(Duration::from_micros(999)).build()), "operation_timeout");
     assert_eq!(refused(at().recovery(Policy::default().attempts(0)).build()), "recovery");
-    let hasty = Policy::default().delay(seconds(0));
-    assert_eq!(refused(at().recovery(hasty.clone().max_delay(None)).build()), "recovery");
-    at().recovery(hasty).build().unwrap();
+    for delay in [seconds(0), Duration::from_nanos(1)] {
+        let hasty = Policy::default().delay(delay);
+        assert_eq!(refused(at().recovery(hasty.clone().max_delay(None)).build()), "recovery");
+        assert_eq!(refused(at().recovery(hasty).build()), "recovery");
+    }
+    at().recovery(Policy::default().delay(Duration::from_millis(1))).build().unwrap();
     assert_eq!(refused(at().dns(DnsOptions::default().concurrency(0)).build()), "dns");
     assert_eq!(refused(at().dns(DnsOptions::default().nameservers_at("a..b")).build()), "dns");
     assert_eq!(refused(at().token("").build()), "token");

@@ -54,7 +54,7 @@ impl Setting {
         let maximum = random.chance(0.6).then(|| 1 + random.below(servers + 1));
         let target = random.chance(0.6).then(|| 1 + random.below(maximum.unwrap_or(servers)));
         let per_backend = random.below(4).max(usize::from(eager));
-        let limits = Limits::any(random, &[ms(0), ms(20), ms(200)]);
+        let limits = Limits::any(random, &[ms(u64::from(eager)), ms(20), ms(200)]);
         let options = Options {
             eager,
             target: target.filter(|_| eager),
