@@ -254,6 +254,8 @@ pub(crate) struct Slot {
     pub(crate) backend: u32,
     /// Where it stands among its backend's slots.
     pub(crate) standing: u32,
+    /// When its last attempt to connect began.
+    pub(crate) dialled_at: Instant,
     pub(crate) state: State,
 }
 

@@ -129,6 +129,8 @@ pub(crate) struct Record {
     pub(crate) setback: Option<Setback>,
     /// It closed an unused connection: until then only waiting claims are connected.
     pub(crate) held_off_until: Option<Instant>,
+    /// Of each connection that was closed right after its connect: when its place may be dialled again.
+    pub(crate) pauses: VecDeque<Instant>,
     /// When the latest attempt began that failed.
     pub(crate) tried: Option<Instant>,
     /// When a connection was last added or taken away, where that is limited.
@@ -305,6 +307,7 @@ impl Backends {
             service: Service::default(),
             setback: None,
             held_off_until: None,
+            pauses: VecDeque::new(),
             tried: None,
             changed_at: None,
         };

@@ -172,7 +172,11 @@ impl Machine {
                     self.leave_out(now, backend);
                 }
             }
-            Outcome::Dropped | Outcome::Detached => self.follow(now, index, Then::Gone),
+            Outcome::Dropped => {
+                self.pause(now, index);
+                self.follow(now, index, Then::Gone);
+            }
+            Outcome::Detached => self.follow(now, index, Then::Gone),
         }
         self.note_load(now);
         in_vain

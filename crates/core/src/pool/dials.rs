@@ -2,7 +2,7 @@
 
 use super::backends::{Doubt, Health, Setback};
 use super::{Action, Machine, State as PoolState};
-use crate::recovery::Tries;
+use crate::recovery::{SHORTEST_DELAY, Tries};
 use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ impl Machine {
     /// Adds a slot to a backend and dials, if it is its turn.
     pub(super) fn add_slot(&mut self, now: Instant, backend: u32) {
         let index = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { epoch: 0, backend, standing: 0, state: State::Gone });
+            self.slots.push(Slot { epoch: 0, backend, standing: 0, dialled_at: now, state: State::Gone });
             (self.slots.len() - 1) as u32
         });
         let record = self.backends.get_mut(backend);
@@ -27,13 +27,36 @@ impl Machine {
             Some(setback) => Tries::resumed(policy, setback.failures),
             None => Tries::new(policy),
         };
-        match setback {
-            Some(Setback { until, .. }) if until > now && self.may_dial(now, backend) => {
+        let until = match setback {
+            Some(Setback { until, .. }) if until > now && self.may_dial(now, backend) => Some(until),
+            Some(_) | None => None,
+        };
+        match until.max(self.take_pause(now, backend)) {
+            Some(until) => {
                 let slot = self.enter(index, State::Backoff { tries, until });
                 self.set_timer(until, slot);
             }
-            Some(_) | None => self.dial(now, index, tries),
+            None => self.dial(now, index, tries),
         }
+    }
+
+    /// The backend closed a slot's connection. If the attempt to make it began less than [`SHORTEST_DELAY`] ago, the slot that
+    /// takes its place waits until that has passed: a backend that closes every connection is not dialled in a busy loop.
+    pub(super) fn pause(&mut self, now: Instant, index: u32) {
+        let Slot { backend, dialled_at, .. } = self.slots[index as usize];
+        let until = dialled_at + SHORTEST_DELAY;
+        let pauses = &mut self.backends.get_mut(backend).pauses;
+        pauses.retain(|pause| *pause > now);
+        if until > now {
+            pauses.push_back(until);
+        }
+    }
+
+    /// Until when a slot that is added waits for the one whose place it takes.
+    fn take_pause(&mut self, now: Instant, backend: u32) -> Option<Instant> {
+        let pauses = &mut self.backends.get_mut(backend).pauses;
+        pauses.retain(|pause| *pause > now);
+        pauses.pop_front()
     }
 
     pub(super) fn dial(&mut self, now: Instant, index: u32, tries: Tries) {
@@ -49,6 +72,7 @@ impl Machine {
         let address = record.backend.clone();
         let timeout = tries.timeout();
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
+        self.slots[index as usize].dialled_at = now;
         self.set_timer(now + timeout, slot);
         self.set_timer(now + patience(timeout), slot);
         self.expect_hanging(now);
@@ -185,7 +209,11 @@ impl Machine {
     /// and whether the backend is to blame is for that one to show. Only if nobody ever used it and it lived so short that
     /// this would be a tight loop, an attempt has failed.
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
-        if life.uses == 0 && self.lived_short(life) { self.blame(now, index, life) } else { Then::Gone }
+        if life.uses == 0 && self.lived_short(life) {
+            return self.blame(now, index, life);
+        }
+        self.pause(now, index);
+        Then::Gone
     }
 
     /// A connection is in use or idle, and perhaps has lived long enough to prove something.

@@ -762,3 +762,71 @@ fn connections_that_end_at_once_are_replaced_at_least_1_ms_apart_with_a_delay_of
     });
     assert!((5..=100).contains(&dials), "{dials} in 100 ms");
 }
+
+#[test]
+fn connections_that_are_closed_during_their_use_are_replaced_at_least_1_ms_apart() {
+    let dials = dials_with_a_delay_of_0(|stage| {
+        stage.accept(1);
+        let slot = stage.take();
+        stage.release(slot, Outcome::Dropped);
+    });
+    assert!((50..=101).contains(&dials), "{dials} in 100 ms");
+}
+
+#[test]
+fn connections_that_fail_their_reset_are_replaced_at_least_1_ms_apart() {
+    let mut stage = Stage::new(Options { resets: true, ..options(1, 1) });
+    stage.backends(&[1]);
+    let mut dials = 0;
+    while stage.elapsed() < ms(100) {
+        while stage.dialling(1) > 0 {
+            dials += 1;
+            assert!(dials <= 200, "a busy loop after {:?}", stage.elapsed());
+            stage.accept(1);
+            let slot = stage.take();
+            stage.release(slot, Outcome::Open);
+            let reset = stage.checks.pop().expect("it is reset");
+            stage.machine.handle_checked(stage.now, reset, false);
+            stage.go();
+        }
+        stage.pass(ms(1));
+    }
+    assert!((50..=101).contains(&dials), "{dials} in 100 ms");
+}
+
+#[test]
+fn used_connection_that_is_closed_is_redialled_1_ms_after_its_connect_began_and_at_once_if_that_is_over() {
+    let micros = Duration::from_micros;
+    let mut stage = Stage::new(options(1, 2));
+    stage.backends(&[1]);
+    stage.pass(micros(300));
+    stage.accept(1);
+    stage.pass(ms(5_000));
+    let slot = stage.take();
+    stage.pass(micros(300));
+    stage.accept(1);
+    let young = stage.take();
+    stage.release(young, Outcome::Dropped);
+    assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (0, 1));
+    stage.pass(micros(699));
+    assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (0, 1));
+    stage.pass(micros(1));
+    assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (1, 0), "1 ms after the connect began");
+    stage.accept(1);
+    stage.take();
+    stage.release(slot, Outcome::Dropped);
+    assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (1, 0), "its connect began 5 s ago");
+}
+
+#[test]
+fn slot_that_waits_for_its_redial_does_not_hold_up_the_others_of_its_backend() {
+    let mut stage = Stage::new(options(0, 4));
+    stage.backends(&[1]);
+    let slot = stage.take_connecting();
+    stage.release(slot, Outcome::Dropped);
+    stage.wait(ms(5_000));
+    stage.wait(ms(5_000));
+    assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (1, 1));
+    stage.pass(ms(1));
+    assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (2, 0));
+}

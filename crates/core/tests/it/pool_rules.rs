@@ -318,6 +318,8 @@ fn a_connection_that_was_used_may_end_at_any_age_and_nobody_is_to_blame() {
         for _ in 0..30 {
             let slot = stage.take();
             use_up(&mut stage, slot);
+            // Connects are at least 1 ms apart.
+            stage.pass(ms(1));
             assert_eq!((stage.dialling(1), stage.machine.state()), (1, State::Running), "{how}");
             stage.accept(1);
         }
