@@ -101,11 +101,7 @@ impl Patience {
             return Err(error);
         }
         self.trouble.set(error.clone());
-        let delay = self
-            .tries
-            .fail(&self.policy, &mut self.random)
-            .map(|delay| delay.max(SHORTEST_DELAY))
-            .unwrap_or(self.allowed);
+        let delay = self.tries.fail(&self.policy, &mut self.random).unwrap_or(self.allowed);
         match self.again {
             true => tracing::warn!(what = self.what, %error, ?delay, "without a broker, to be tried again"),
             false => tracing::debug!(what = self.what, %error, ?delay, "to be tried again"),
@@ -140,7 +136,7 @@ impl Patience {
     }
 }
 
-/// The delays between one life of a producer or consumer and the next: none, unless lives are short and come to nothing.
+/// The delays between one life of a producer or consumer and the next: the shortest, unless lives are short and come to nothing.
 pub(crate) struct Pace {
     policy: Policy,
     tries: Tries,
@@ -170,17 +166,17 @@ impl Pace {
         self.since = None;
     }
 
-    /// How long to wait before the next. One short life may be chance.
+    /// How long to wait before the next, at least [`SHORTEST_DELAY`]. One short life may be chance.
     pub(crate) fn delay(&mut self) -> Duration {
         let short = self.since.take().is_some_and(|since| since.elapsed() < SHORT_LIFE);
         if !short {
             (self.short, self.tries) = (false, Tries::new(&self.policy));
-            return Duration::ZERO;
+            return SHORTEST_DELAY;
         }
         if !std::mem::replace(&mut self.short, true) {
-            return Duration::ZERO;
+            return SHORTEST_DELAY;
         }
-        self.tries.fail(&self.policy, &mut self.random).map(|delay| delay.max(SHORTEST_DELAY)).unwrap_or(SHORT_LIFE)
+        self.tries.fail(&self.policy, &mut self.random).unwrap_or(SHORT_LIFE)
     }
 }
 
@@ -232,5 +228,56 @@ mod tests {
         let outcome = patience.attempt(std::future::ready(Err::<(), Error>(missing))).await;
         assert!(matches!(outcome, Ok(None)), "{outcome:?}");
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// Delays of 1 ms, as often as not brought down to half of that by the spread.
+    fn hasty() -> Policy {
+        Policy::default().delay(MILLISECOND).max_delay(MILLISECOND).spread(1.0)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_are_at_least_1_ms_apart_whatever_the_spread() {
+        let client = Client::builder("pulsar://127.0.0.1:1").recovery(hasty()).build().unwrap();
+        // The first addresses are new, too: an attempt would be made at once.
+        client.shared().new_addresses.subscribe().changed().await.unwrap();
+        for again in [false, true] {
+            let mut patience = client.shared().patience("the producer", again);
+            let attempts = fail_for(&mut patience, Duration::from_secs(1)).await;
+            let shortest = attempts.windows(2).map(|pair| pair[1] - pair[0]).min();
+            assert!(shortest >= Some(MILLISECOND), "{shortest:?}");
+            assert!(attempts.len() > 100, "{}", attempts.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lives_are_at_least_1_ms_apart_whether_they_came_to_something_or_not() {
+        let mut pace = Pace::new(&hasty());
+        for life in 0..1_000 {
+            pace.begun();
+            if life % 3 == 0 {
+                pace.succeeded();
+            }
+            if life % 7 == 0 {
+                tokio::time::advance(2 * SHORT_LIFE).await;
+            }
+            let delay = pace.delay();
+            assert!(delay >= MILLISECOND, "{delay:?} after life {life}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lives_that_are_short_and_come_to_nothing_are_ever_further_apart() {
+        let policy = Policy::default().delay(MILLISECOND * 10).max_delay(MILLISECOND * 40).spread(0.0);
+        let mut pace = Pace::new(&policy);
+        let mut delays = |lives: usize| {
+            let short = |_| {
+                pace.begun();
+                pace.delay().as_millis()
+            };
+            (0..lives).map(short).collect::<Vec<_>>()
+        };
+        assert_eq!(delays(5), [1, 10, 20, 40, 40], "one short life may be chance");
     }
 }

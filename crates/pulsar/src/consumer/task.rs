@@ -117,9 +117,8 @@ impl Task {
     }
 
     async fn live(&mut self) -> Error {
-        let mut assigned = None;
+        let (mut assigned, mut delay) = (None, Duration::ZERO);
         loop {
-            let delay = self.pace.delay();
             let session = match self.begin(assigned.take(), delay).await {
                 Ok(session) => session,
                 Err(error) => return error,
@@ -140,6 +139,7 @@ impl Task {
                 Turn::Again(to) => assigned = to.filter(|_| direct),
                 Turn::Over(error) => return error,
             }
+            delay = self.pace.delay();
         }
     }
 

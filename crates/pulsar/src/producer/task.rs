@@ -124,9 +124,8 @@ impl Task {
     }
 
     async fn live(&mut self) -> Error {
-        let mut assigned = None;
+        let (mut assigned, mut delay) = (None, Duration::ZERO);
         loop {
-            let delay = self.pace.delay();
             let session = match self.begin(assigned.take(), delay).await {
                 Ok(session) => session,
                 Err(error) => return error,
@@ -150,6 +149,7 @@ impl Task {
                 Turn::Over(error) => return error,
             }
             self.who.epoch += 1;
+            delay = self.pace.delay();
         }
     }
 
