@@ -18,8 +18,9 @@ use std::time::Duration;
 
 /// Opens connections to backends, and looks after them.
 ///
-/// None of these is called while a lock of the pool is held, except [`closed`](Connect::closed). Each may panic: a panic
-/// in `connect`, `check`, `reset` or `close` counts as its failure, one in `is_open` as no, and one in `closed` as never.
+/// None of these is called while a lock of the pool is held, except [`closed`](Connect::closed) and
+/// [`has_unread`](Connect::has_unread). Each may panic: a panic
+/// in `connect`, `check`, `reset` or `close` counts as its failure, one in `is_open` or `has_unread` as no, and one in `closed` as never.
 ///
 /// What blames a backend, so that it is tried later and less: failing to connect, [`Claim::fail`](crate::Claim::fail), and
 /// connections that end within one `delay` of the recovery policy before anybody used them. A connection that is closed
@@ -63,6 +64,16 @@ pub trait Connect: Send + Sync + 'static {
     fn closed(&self, connection: &Self::Connection) -> impl Future<Output = ()> + Send + 'static {
         let _ = connection;
         pending()
+    }
+
+    /// Whether the backend has sent bytes on this connection that no user has read. Asked of a
+    /// connection that has ended unused, if the pool has
+    /// [`replace_unused_after`](crate::pool::Builder::replace_unused_after): one that was greeted is replaced at once. Default: no.
+    ///
+    /// Called with the pool's lock held: do not call the pool. A panic means no.
+    fn has_unread(&self, connection: &mut Self::Connection) -> bool {
+        let _ = connection;
+        false
     }
 
     /// Whether connections are to be [cleaned](Connect::reset) after use.

@@ -256,6 +256,8 @@ pub(crate) struct Slot {
     pub(crate) standing: u32,
     /// When its last attempt to connect began.
     pub(crate) dialled_at: Instant,
+    /// The backend has sent bytes on its connection that no user has read.
+    pub(crate) has_unread: bool,
     pub(crate) state: State,
 }
 

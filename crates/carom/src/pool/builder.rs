@@ -127,9 +127,10 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// When a backend closes a connection that was never used, its other unused connections are closed, and it gets no new
-    /// spares for this long; claims that wait are connected all the same. For servers that wait for open connections when they
-    /// shut down, and for connections that say nothing until they are used. Default none: what is closed is replaced at once.
+    /// When a backend closes a connection that was never used, and on which it has sent nothing
+    /// ([`has_unread`](Connect::has_unread)), its other unused connections are closed, and it gets no new spares for this long;
+    /// claims that wait are connected all the same. For servers that wait for open connections when they shut down, and for
+    /// connections that say nothing until they are used. Default none: what is closed is replaced at once.
     pub fn replace_unused_after(mut self, replace_unused_after: impl Into<Option<Duration>>) -> Builder<C> {
         self.options.replace_unused_after = replace_unused_after.into();
         self

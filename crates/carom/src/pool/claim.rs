@@ -124,9 +124,12 @@ impl<C: Connect> Claim<C> {
 
     /// Ends a claim whose connection turned out closed.
     pub(crate) fn end(mut self) {
-        if let Some(held) = self.held.take() {
-            self.give_up(held, Outcome::Ended);
+        let Some(mut held) = self.held.take() else { return };
+        let holds_off = self.shared.step(|table| table.machine.options().replace_unused_after.is_some());
+        if holds_off && has_unread(&self.shared, &mut held.connection) {
+            self.shared.step(|table| table.machine.handle_unread(held.slot));
         }
+        self.give_up(held, Outcome::Ended);
     }
 
     /// The connection, whose use ends here.
@@ -191,6 +194,14 @@ impl<C: Connect> Drop for Claim<C> {
 fn is_open<C: Connect>(shared: &Shared<C>, held: &mut Held<C>) -> bool {
     catch_unwind(AssertUnwindSafe(|| shared.connector.is_open(&mut held.connection))).unwrap_or_else(|_| {
         tracing::warn!(pool = &*shared.name, backend = %held.backend, "the connector panicked in `is_open`");
+        false
+    })
+}
+
+/// Asks whether bytes wait on a connection that nobody has read. A panic means no, and goes no further.
+pub(super) fn has_unread<C: Connect>(shared: &Shared<C>, connection: &mut C::Connection) -> bool {
+    catch_unwind(AssertUnwindSafe(|| shared.connector.has_unread(connection))).unwrap_or_else(|_| {
+        tracing::warn!(pool = &*shared.name, "the connector panicked in `has_unread`");
         false
     })
 }

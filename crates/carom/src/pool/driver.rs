@@ -4,6 +4,7 @@
 //! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
 //! machine hears that it has ended when it really has.
 
+use super::claim::has_unread;
 use super::shared::{Outstanding, Shared};
 use super::table::Held;
 use crate::cause::Failing;
@@ -385,6 +386,11 @@ impl<C: Connect> Driver<C> {
         let now = clock::now();
         let outdated = self.shared.driver_step(|table| {
             let backend = table.backend_of(slot)?;
+            if table.machine.options().replace_unused_after.is_some()
+                && table.look_mut(slot).is_some_and(|connection| has_unread(&self.shared, connection))
+            {
+                table.machine.handle_unread(slot);
+            }
             let in_vain = table.machine.handle_ended(now, slot, ending);
             in_vain.then(|| table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended)))
         });

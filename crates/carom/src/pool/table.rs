@@ -202,6 +202,12 @@ impl<C: Connect> Table<C> {
         self.idling(slot).map(|held| &held.connection)
     }
 
+    /// The same, to ask it something.
+    pub(crate) fn look_mut(&mut self, slot: SlotRef) -> Option<&mut C::Connection> {
+        let entry = self.entries.get_mut(slot.index()).filter(|_| self.machine.is_current(slot))?;
+        entry.held.as_deref_mut().map(|held| &mut held.connection)
+    }
+
     /// Where an idle slot's connection leads.
     pub(crate) fn backend_of(&self, slot: SlotRef) -> Option<Arc<Backend>> {
         self.idling(slot).map(|held| Arc::clone(&held.backend))

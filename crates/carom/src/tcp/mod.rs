@@ -151,6 +151,11 @@ impl Connect for Tcp {
         watch::closed(Arc::clone(&stream.socket), self.server_first)
     }
 
+    /// Asks the system: bytes that waited when the far side closed are still there.
+    fn has_unread(&self, stream: &mut Stream) -> bool {
+        watch::has_unread(&stream.socket)
+    }
+
     /// Ends the sending side, so that the far side sees the end even if a watcher still holds the socket, then drops.
     fn close(&self, stream: Stream) -> impl Future<Output = ()> + Send {
         // An error means that the connection has ended already.

@@ -56,6 +56,11 @@ pub(super) fn is_open(socket: &TcpStream, server_first: bool) -> bool {
     }
 }
 
+/// Whether bytes wait that nobody has read.
+pub(super) fn has_unread(socket: &TcpStream) -> bool {
+    SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]).is_ok_and(|waiting| waiting > 0)
+}
+
 /// Whether tokio has been told of the end. Also true when the runtime that would be told is gone.
 fn end_was_seen(socket: &TcpStream) -> bool {
     match pin!(socket.ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop())) {

@@ -180,6 +180,11 @@ impl Connect for Tls {
         self.tcp.closed(stream.get_ref())
     }
 
+    /// Decrypts what waits: tickets are no bytes of the application's.
+    fn has_unread(&self, stream: &mut Stream) -> bool {
+        stream.has_unread()
+    }
+
     /// Sends what is still to be sent and a goodbye (`close_notify`), ends the sending side of the socket, then drops.
     ///
     /// Cancel safety: dropping the future closes the socket without a goodbye.

@@ -90,6 +90,12 @@ impl Stream {
         }
         Waiting::Nothing
     }
+
+    /// Whether application bytes wait, be it in front of the end.
+    pub(super) fn has_unread(&mut self) -> bool {
+        self.take_in();
+        self.tls.get_mut().1.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
 }
 
 impl fmt::Debug for Stream {

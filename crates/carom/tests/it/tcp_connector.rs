@@ -1,22 +1,58 @@
 //! The TCP connector on real sockets: bytes pass while the stream is watched, and every kind of end is noticed.
 
-use carom::Backend;
 use carom::connect::Connect;
+use carom::pool::Phase;
 use carom::tcp::{Stream, Tcp};
+use carom::{Backend, Pool};
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
-use testkit::wait::{LIMIT, soon};
+use std::time::{Duration, Instant};
+use testkit::wait::{LIMIT, soon, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::yield_now;
 use tokio::{join, spawn};
 
 const MEBIBYTE: usize = 1 << 20;
+
+// In a pool
+
+/// A pool of one spare whose backends get no new spares for an hour after they have closed one in silence.
+async fn pool_that_holds_off() -> (Pool<Tcp>, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = Pool::builder(Tcp::default().server_first(true))
+        .backends([listener.local_addr().unwrap()])
+        .spares(1)
+        .replace_unused_after(Duration::from_secs(3600))
+        .build()
+        .unwrap();
+    (pool, listener)
+}
+
+#[tokio::test]
+async fn spare_that_its_backend_greeted_and_closed_is_replaced_at_once() {
+    let (pool, listener) = pool_that_holds_off().await;
+    let (mut greeted, _) = soon(listener.accept()).await.unwrap();
+    greeted.write_all(b"welcome").await.unwrap();
+    until("the spare is there", || pool.snapshot().pool.counts.of(Phase::Idle) == 1).await;
+    drop(greeted);
+    soon(listener.accept()).await.unwrap();
+}
+
+#[tokio::test]
+async fn spare_that_its_backend_closes_right_after_the_greeting_is_replaced_after_the_delay() {
+    let (pool, listener) = pool_that_holds_off().await;
+    for _ in 0..3 {
+        let (mut greeted, _) = soon(listener.accept()).await.unwrap();
+        greeted.write_all(b"welcome").await.unwrap();
+        drop(greeted);
+    }
+    drop(pool);
+}
 
 // Reading and writing
 

@@ -473,6 +473,26 @@ async fn a_server_that_may_speak_first_ends_only_at_the_end() {
 }
 
 #[tokio::test]
+async fn bytes_in_front_of_the_end_are_unread_and_tickets_are_not() {
+    let authority = Authority::new("own");
+    let tls = authority.trusting().server_first(true).build().unwrap();
+    let server = Server::start(authority.config(&TLS13, ["localhost"])).await;
+    for greets in [false, true] {
+        let (mut stream, mut peer) = server.pair(&tls).await;
+        tickets(&stream).await;
+        assert!(!tls.has_unread(&mut stream));
+        if greets {
+            peer.write_all(b"welcome").await.unwrap();
+        }
+        peer.shutdown().await.unwrap();
+        drop(peer);
+        soon(tls.closed(&stream)).await;
+        assert_eq!(tls.has_unread(&mut stream), greets);
+        assert!(!tls.is_open(&mut stream));
+    }
+}
+
+#[tokio::test]
 async fn tickets_do_not_make_a_watcher_spin() {
     let authority = Authority::new("own");
     let tls = authority.tls();

@@ -10,7 +10,14 @@ impl Machine {
     /// Adds a slot to a backend and dials, if it is its turn.
     pub(super) fn add_slot(&mut self, now: Instant, backend: u32) {
         let index = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { epoch: 0, backend, standing: 0, dialled_at: now, state: State::Gone });
+            self.slots.push(Slot {
+                epoch: 0,
+                backend,
+                standing: 0,
+                dialled_at: now,
+                has_unread: false,
+                state: State::Gone,
+            });
             (self.slots.len() - 1) as u32
         });
         let record = self.backends.get_mut(backend);
@@ -72,7 +79,8 @@ impl Machine {
         let address = record.backend.clone();
         let timeout = tries.timeout();
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
-        self.slots[index as usize].dialled_at = now;
+        let dialled = &mut self.slots[index as usize];
+        (dialled.dialled_at, dialled.has_unread) = (now, false);
         self.set_timer(now + timeout, slot);
         self.set_timer(now + patience(timeout), slot);
         self.expect_hanging(now);

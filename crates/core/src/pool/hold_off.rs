@@ -1,21 +1,31 @@
-//! Hold-off: a backend that closes an unused connection gets no new spares for a while.
+//! Hold-off: a backend that closes an unused connection, on which it has sent nothing, gets no new spares for a while.
 //!
 //! A server that shuts down closes its connections and then waits for those that are opened meanwhile: PostgreSQL starts a process
 //! for each, which waits a minute for the client's first packet. Replacing a closed spare at once would keep the server from
-//! stopping. So during the hold-off, the pool connects to the backend for waiting claims only.
+//! stopping. So during the hold-off, the pool connects to the backend for waiting claims only. A server that greets its clients, and
+//! closes a connection whose client does not answer, is not shutting down: its connection is replaced.
 
 use super::Machine;
 use super::backends::Health;
-use crate::slot::{Life, Phase, State, Then};
+use crate::slot::{Life, Phase, SlotRef, State, Then};
 use std::time::Instant;
 
 impl Machine {
+    /// The backend has sent bytes on this connection that no user has read. To be said before the connection has ended.
+    pub fn handle_unread(&mut self, slot: SlotRef) {
+        if self.is_current(slot) {
+            self.slots[slot.index()].has_unread = true;
+        }
+    }
+
     /// The backend has closed a connection: what follows for the slot, and whether that was a failed attempt. If the connection
-    /// was never used, the hold-off begins (see [`Options::replace_unused_after`]), and the slot is given up.
+    /// was never used and nothing was sent on it, the hold-off begins (see [`Options::replace_unused_after`]), and the slot is
+    /// given up.
     ///
     /// [`Options::replace_unused_after`]: super::Options::replace_unused_after
     pub(super) fn after_close(&mut self, now: Instant, index: u32, life: Life) -> (Then, bool) {
-        let holds_off = life.uses == 0 && self.begin_hold_off(now, index);
+        let has_unread = self.slots[index as usize].has_unread;
+        let holds_off = life.uses == 0 && !has_unread && self.begin_hold_off(now, index);
         let then = self.after_end(now, index, life);
         let failed = then.is_retry();
         // A dead backend is watched by one slot, at its own pace.

@@ -26,8 +26,9 @@ pub struct Options {
     /// A connection older than this is retired when it is not in use. Up to 20 % is taken off at its birth, so that
     /// connections made together do not end together. Default 30 min.
     pub max_lifetime: Option<Duration>,
-    /// When a backend closes a connection that was never used, its other unused connections are closed, and it gets no new
-    /// spares for this long; claims that wait are connected all the same. Default none: what is closed is replaced at once.
+    /// When a backend closes a connection that was never used, and on which it has sent nothing
+    /// ([`handle_unread`](super::Machine::handle_unread)), its other unused connections are closed, and it gets no new spares for
+    /// this long; claims that wait are connected all the same. Default none: what is closed is replaced at once.
     pub replace_unused_after: Option<Duration>,
     /// A connection is retired after so many claims. Default none.
     pub max_uses: Option<u64>,

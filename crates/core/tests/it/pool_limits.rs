@@ -694,6 +694,25 @@ fn hold_off_holds_for_connections_that_are_found_closed_when_claimed() {
 }
 
 #[test]
+fn unused_connection_on_which_its_backend_has_sent_bytes_is_replaced_without_a_hold_off() {
+    let mut stage = Stage::connected(holding_off(), &[1]);
+    stage.pass(ms(600));
+    let unused = *stage.watches.last().unwrap();
+    stage.machine.handle_unread(unused);
+    stage.machine.handle_ended(stage.now, unused, carom_core::pool::Ending::Seen);
+    stage.go();
+    assert_eq!((stage.of(Phase::Idle), stage.dialling(1)), (1, 1), "the other spare stays");
+    stage.accept_all();
+    let slot = stage.take();
+    stage.machine.handle_unread(slot);
+    stage.release(slot, Outcome::Ended);
+    assert_eq!((stage.of(Phase::Idle), stage.dialling(1)), (1, 1), "found closed when claimed");
+    stage.accept_all();
+    stage.end_idle(2);
+    assert_eq!((stage.slots_of(1), stage.dialling(1)), (0, 0), "nothing was sent on those that came after");
+}
+
+#[test]
 fn hold_off_of_one_backend_leaves_the_others_alone() {
     let mut stage = Stage::connected(holding_off(), &[1, 2]);
     assert_eq!((stage.slots_of(1), stage.slots_of(2)), (1, 1));

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A node that closes a spare may be shutting down, and may wait for connections that are opened meanwhile, as PostgreSQL does for
+/// A node that closes a spare in silence may be shutting down, and may wait for connections that are opened meanwhile, as PostgreSQL does for
 /// a minute. It gets no spares for this long.
 const REPLACE_SPARES_AFTER: Duration = Duration::from_secs(10);
 
