@@ -126,7 +126,8 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
                 self.progress = Progress::Waiting(id);
                 return Poll::Pending;
             }
-            Collected::Gone => Err(self.refused(Refusal::Closed)),
+            // What had become of it is gone with the driver.
+            Collected::Gone => Err(RequestError::Closed { requester: Arc::clone(&self.shared.name), sent: true }),
             Collected::Ended(ended, _) => self.ended(ended),
         };
         Poll::Ready(outcome)
@@ -145,7 +146,10 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
             Outcome::Impossible => Err(impossible(&requester, self.ask.goal, everybody(accounts))),
             Outcome::TimedOutInLine { after } => Err(RequestError::TimedOut { requester, waited: after }),
             Outcome::Refused(refusal) => Err(self.refused(refusal)),
-            Outcome::Closed => Err(RequestError::Closed { requester }),
+            Outcome::Closed => {
+                let sent = accounts.iter().any(|(_, account)| account.sent);
+                Err(RequestError::Closed { requester, sent })
+            }
         }
     }
 

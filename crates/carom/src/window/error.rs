@@ -120,6 +120,8 @@ pub enum RequestError<A> {
     Closed {
         /// The name of the requester.
         requester: Arc<str>,
+        /// Whether the request may have reached a node before.
+        sent: bool,
     },
 }
 
@@ -147,7 +149,7 @@ pub(super) struct Panicked;
 pub(super) fn refused<A>(requester: &Arc<str>, refusal: Refusal) -> RequestError<A> {
     let requester = Arc::clone(requester);
     match refusal {
-        Refusal::Closed => RequestError::Closed { requester },
+        Refusal::Closed => RequestError::Closed { requester, sent: false },
         Refusal::NoNodes => RequestError::NoNodes { requester },
         Refusal::UnknownNodes(names) => RequestError::UnknownNodes { requester, names },
         Refusal::Unreachable { wanted, nodes } => RequestError::Unreachable { requester, wanted, nodes },
@@ -238,7 +240,7 @@ impl<A> fmt::Display for RequestError<A> {
                 write!(f, "a quorum of {wanted} is out of reach: `{requester}` asks {nodes} nodes")?;
             }
             RequestError::Options { error, .. } => write!(f, "{error}")?,
-            RequestError::Closed { requester } => write!(f, "`{requester}` is closed")?,
+            RequestError::Closed { requester, .. } => write!(f, "`{requester}` is closed")?,
         }
         let accounts = self.accounts();
         for (at, Account { node, told, .. }) in accounts.iter().take(SHOWN).enumerate() {

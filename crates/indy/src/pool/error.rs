@@ -68,11 +68,12 @@ pub enum SubmitError {
     /// it was not sent.
     #[error("no node could be reached, or the connection broke")]
     Disconnected(#[source] RequestError<Message>),
-    /// A write was sent, and no node answered in time or connections ended before the answer: it may have been carried out. The same
-    /// request can be submitted again; nodes that have carried it out answer it without doing so again.
+    /// A write was sent, too few nodes gave the same answer, and not all that may have it have refused it: no node answered in time,
+    /// connections ended before the answer, or the pool was closed. It may have been carried out. The same request can be submitted
+    /// again; nodes that have carried it out answer it without doing so again.
     #[error("sent, outcome unknown: submit the same request again")]
     OutcomeUnknown(#[source] RequestError<Message>),
-    /// Too few nodes gave the same answer.
+    /// Too few nodes gave the same answer. Of a write: all that it was sent to have refused it.
     #[error("too few nodes gave the same answer")]
     NoConsensus(#[source] RequestError<Message>),
     /// The pool does not want it.
@@ -84,7 +85,7 @@ pub enum SubmitError {
         #[source]
         source: RequestError<Message>,
     },
-    /// The pool is closed.
+    /// The pool is closed. Of a write: it was not sent.
     #[error("the pool is closed")]
     Closed,
     /// The request could not be made as wanted.
@@ -144,22 +145,18 @@ impl From<RequestError<Message>> for SubmitError {
 }
 
 impl SubmitError {
-    /// Of a write: it may have been carried out if a node can have received it.
+    /// Of a write: it may have been carried out if a node can have received it and has not refused it. That so many nodes as
+    /// should agree refuse it for the same reason is an answer.
     pub(super) fn of_write(error: RequestError<Message>) -> SubmitError {
-        let sent = error.accounts().iter().any(|account| account.sent);
-        let cut = |account: &Account<Message>| account.sent && matches!(account.told, Told::Closed(_));
-        let cut = error.accounts().iter().any(cut);
-        match (error, cut) {
-            (error @ (RequestError::NoQuorum { .. } | RequestError::NoAnswer { .. }), true) => {
-                SubmitError::OutcomeUnknown(error)
+        let may_have_it = |account: &Account<Message>| account.sent && !matches!(account.told, Told::Nack(_));
+        let unknown = match &error {
+            RequestError::NoQuorum { accounts, .. } | RequestError::NoAnswer { accounts, .. } => {
+                accounts.iter().any(may_have_it)
             }
-            (error, _) => match SubmitError::from(error) {
-                SubmitError::Disconnected(source) | SubmitError::TimedOut(source) if sent => {
-                    SubmitError::OutcomeUnknown(source)
-                }
-                other => other,
-            },
-        }
+            RequestError::Closed { sent, .. } => *sent,
+            _ => false,
+        };
+        if unknown { SubmitError::OutcomeUnknown(error) } else { SubmitError::from(error) }
     }
 }
 

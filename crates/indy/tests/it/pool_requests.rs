@@ -242,7 +242,7 @@ async fn garbage_is_an_invalid_answer_and_what_nobody_asked_for_is_none() {
     }
     let request = Request::try_from(&write(2)).unwrap().ack_timeout(ms(1_500));
     let error = soon(pool.send(&request)).await.unwrap_err();
-    assert!(matches!(error, SubmitError::NoConsensus(_)), "{error}");
+    assert!(matches!(error, SubmitError::OutcomeUnknown(_)), "{error}");
     let text = error.source().unwrap().to_string();
     assert!(text.contains("Node2: invalid answer") && text.contains("Node3: invalid answer"), "{text}");
     assert!(text.contains(": silent for 1.5s"), "the first of the others settles it: {text}");
@@ -373,6 +373,44 @@ async fn a_write_whose_connections_are_cut_for_good_fails_with_its_outcome_unkno
     nodes.conduct_all(Conduct::Honest);
     (0..4).for_each(|node| nodes.restart(node).unwrap());
     assert_eq!(agreed(soon(pool.submit(&request)).await.unwrap())["txnMetadata"]["seqNo"], 1);
+}
+
+#[tokio::test]
+async fn a_write_that_one_node_refuses_and_others_may_have_fails_with_its_outcome_unknown() {
+    for others in [Conduct::Mute, Conduct::AckOnly, Conduct::Disconnects, Conduct::Says("garbage".into())] {
+        let nodes = indy::Pool::start(4).await.unwrap();
+        let pool = impatient(&nodes).await;
+        nodes.conduct_all(others.clone());
+        nodes.conduct(0, Conduct::Nack("not you".into()));
+        let error = soon(pool.submit(&write(1))).await.unwrap_err();
+        assert!(matches!(error, SubmitError::OutcomeUnknown(_)), "{others:?}: {error}");
+        assert!(error.source().unwrap().to_string().contains("Node1: refused"), "{:?}", error.source());
+        // Of a read there is nothing to know.
+        let error = soon(pool.submit(&read(2, 1))).await.unwrap_err();
+        assert!(!matches!(error, SubmitError::OutcomeUnknown(_)), "{others:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_whose_pool_is_closed_fails_with_its_outcome_unknown_once_it_was_sent() {
+    let nodes = indy::Pool::start(4).await.unwrap();
+    for (request, sent) in [(write(1), true), (read(2, 1), false)] {
+        let pool = opened(&nodes).await;
+        nodes.conduct_all(Conduct::Mute);
+        let before: usize = requests(&nodes).iter().sum();
+        let closing = async {
+            nodes.until(|nodes| requests(nodes).iter().sum::<usize>() >= before + 3).await;
+            pool.close();
+        };
+        let (failed, ()) = soon(async { tokio::join!(pool.submit(&request), closing) }).await;
+        let error = failed.unwrap_err();
+        match sent {
+            true => assert!(matches!(error, SubmitError::OutcomeUnknown(_)), "{error}"),
+            false => assert!(matches!(error, SubmitError::Closed), "{error}"),
+        }
+        assert!(matches!(pool.submit(&write(3)).await, Err(SubmitError::Closed)), "it is not sent any more");
+        nodes.conduct_all(Conduct::Honest);
+    }
 }
 
 #[tokio::test]
