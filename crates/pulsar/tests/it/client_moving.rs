@@ -1,14 +1,21 @@
 //! Topics move, brokers die: nothing is lost, doubled or reordered, and the connections left behind are released.
 
-use crate::support::{client, in_time, number_of, numbers, open, refusal, told_by, written};
+use crate::support::{Teller, client, in_time, number_of, numbers, open, refusal, told_by, usual, written};
 use bytes::BytesMut;
 use carom::Policy;
-use carom_pulsar::wire::{CloseProducer, Codec, CommandType};
+use carom::dns::{DnsOptions, Ipv6};
+use carom_pulsar::wire::{
+    CloseProducer, Codec, Command, CommandType, PartitionedMetadata, PartitionedMetadataResponse, PartitionedType,
+};
 use carom_pulsar::{Builder, Client, Error, ServerError, SubType};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use testkit::clock::advance;
+use testkit::dns::DnsServer;
 use testkit::pulsar::{Answer, Cluster, On};
+use testkit::wait::until;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -301,6 +308,52 @@ async fn broker_that_is_back_is_used_within_seconds_whatever_the_longest_delay()
     cluster.restart(0).unwrap();
     in_time(sending).await.unwrap();
     assert_eq!(written(&cluster, "orders"), [0]);
+}
+
+#[tokio::test]
+async fn retry_that_waits_for_an_hour_is_made_at_once_when_the_resolver_publishes_other_addresses() {
+    let (ready, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (is_ready, asks) = (Arc::clone(&ready), Arc::clone(&asked));
+    let broker = Teller::start_at("0.0.0.0", move |command, url| match command {
+        Command::PartitionedMetadata(PartitionedMetadata { topic, request_id, .. })
+            if topic.ends_with("orders") && !is_ready.load(Ordering::SeqCst) =>
+        {
+            asks.fetch_add(1, Ordering::SeqCst);
+            let not_ready = PartitionedMetadataResponse {
+                request_id: *request_id,
+                response: Some(PartitionedType::Failed as i32),
+                error: Some(ServerError::ServiceNotReady as i32),
+                ..PartitionedMetadataResponse::default()
+            };
+            vec![not_ready.into()]
+        }
+        command => usual(command, url),
+    })
+    .await;
+    let server = DnsServer::start().await.unwrap();
+    server.zone().a("service.test", 0, ["127.0.0.1"]);
+    let dns = DnsOptions::default().nameservers([server.address()]).ipv6(Ipv6::Never).hosts("/nonexistent/hosts");
+    let hour = Duration::from_secs(3600);
+    let client = Client::builder(format!("pulsar://service.test:{}", broker.address.port()))
+        .dns(dns.min_ttl(Duration::from_millis(50)))
+        .operation_timeout(24 * hour)
+        .recovery(Policy::default().delay(hour).max_delay(hour))
+        .build()
+        .unwrap();
+    // From here on the first addresses are no news.
+    in_time(client.partitions("others")).await.unwrap();
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.partitions("orders").await }
+    });
+    until("it is told to come again", || asked.load(Ordering::SeqCst) == 1).await;
+    // The same addresses again are no news either.
+    let known = server.asked().len();
+    until("the resolver asks again", || server.asked().len() > known + 2).await;
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    ready.store(true, Ordering::SeqCst);
+    server.zone().a("service.test", 0, ["127.0.0.1", "127.0.0.2"]);
+    assert_eq!(in_time(waiting).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]
