@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const MAX_PENDING: usize = 10;
 
 /// Size of all incomplete messages. A single message that is larger cannot be read.
-pub(super) const MAX_BYTES: usize = 128 * 1024 * 1024;
+const MAX_BYTES: usize = 128 * 1024 * 1024;
 
 /// Age of an incomplete message, as in the Java client.
 const MAX_AGE: Duration = Duration::from_secs(60);
@@ -39,16 +39,13 @@ impl Chunk<'_> {
             total: total.unwrap_or(usize::MAX),
         })
     }
-
-    pub(super) fn fits(&self) -> bool {
-        self.total <= MAX_BYTES
-    }
 }
 
 /// Incomplete messages, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chunks {
     pending: VecDeque<PartialMessage>,
+    max_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -62,8 +59,19 @@ struct PartialMessage {
     since: Option<Instant>,
 }
 
+impl Default for Chunks {
+    fn default() -> Chunks {
+        Chunks { pending: VecDeque::new(), max_bytes: MAX_BYTES }
+    }
+}
+
 impl Chunks {
-    /// Takes a chunk. Returns the payload and the entries of the message if it is the last one. A chunk out of order is discarded
+    /// Whether a message with this chunk can be assembled.
+    pub(super) fn fits(&self, chunk: &Chunk<'_>) -> bool {
+        chunk.total <= self.max_bytes
+    }
+
+    /// Takes a chunk of a message that fits. Returns the payload and the entries of the message if it is the last one. A chunk out of order is discarded
     /// with all before it.
     pub(super) fn push(
         &mut self,
@@ -93,7 +101,7 @@ impl Chunks {
         if usize::try_from(message.count) == Ok(message.ids.len()) {
             return Some((message.payload.freeze(), message.ids));
         }
-        while self.pending.len() >= MAX_PENDING || self.bytes() + message.payload.len() > MAX_BYTES {
+        while self.pending.len() >= MAX_PENDING || self.bytes() + message.payload.len() > self.max_bytes {
             self.pending.pop_front();
         }
         self.pending.push_back(message);
@@ -167,6 +175,24 @@ mod tests {
         assert_eq!(push(&mut chunks, 21, "0", 2), None, "it was discarded");
         assert_eq!(push(&mut chunks, 22, "1", 1), None);
         assert_eq!(push(&mut chunks, 23, "1", 2), Some(6 + 3));
+    }
+
+    #[test]
+    fn oldest_incomplete_messages_are_discarded_while_all_together_are_above_the_limit() {
+        let mut chunks = Chunks { max_bytes: 10, ..Chunks::default() };
+        let chunk = |uuid, index| Chunk { uuid, index, count: 3, total: 9 };
+        for (entry, uuid) in (0..).zip(["a", "b", "c"]) {
+            assert!(chunks.push(id(entry), &chunk(uuid, 0), &Bytes::from_static(b"abc")).is_none());
+        }
+        assert_eq!((chunks.pending.len(), chunks.bytes()), (3, 9));
+        assert!(chunks.push(id(3), &chunk("c", 1), &Bytes::from_static(b"abc")).is_none());
+        assert_eq!((chunks.pending.len(), chunks.bytes()), (2, 9), "the first is discarded for it");
+        assert!(chunks.push(id(4), &chunk("d", 0), &Bytes::from_static(b"abcdefghi")).is_none());
+        assert_eq!((chunks.pending.len(), chunks.bytes()), (1, 9), "so are as many as it takes");
+        let last = chunks.push(id(5), &chunk("c", 2), &Bytes::from_static(b"abc"));
+        assert!(last.is_none() && chunks.pending.len() == 1, "what was discarded is not assembled");
+        assert!(chunks.fits(&Chunk { total: 10, ..chunk("e", 0) }));
+        assert!(!chunks.fits(&Chunk { total: 11, ..chunk("e", 0) }));
     }
 
     #[test]

@@ -111,10 +111,11 @@ impl<R> Inbox<R> {
         }
     }
 
-    /// Takes a message in, or a batch of them.
-    pub(super) fn arrive(&mut self, command: &wire::Message, payload: Payload, room: R) -> Arrived {
+    /// Takes a message in, or a batch of them. Incomplete messages of which chunks have been missing for too long are discarded.
+    pub(super) fn arrive(&mut self, command: &wire::Message, payload: Payload, room: R, now: Instant) -> Arrived {
         let before = self.waiting.len();
         let arrived = self.take_apart(command, payload);
+        self.chunks.expire(now);
         if self.waiting.len() > before
             && let Some(last) = self.waiting.back_mut()
         {
@@ -130,7 +131,7 @@ impl<R> Inbox<R> {
         let plain = matches!(metadata.compression, None | Some(0)) && metadata.encryption_algo.is_none();
         debug_assert_eq!(Compression::None as i32, 0);
         let Some(count) = metadata.num_messages_in_batch else {
-            if let Some(chunk) = Chunk::of(&metadata).filter(|chunk| plain && chunk.fits()) {
+            if let Some(chunk) = Chunk::of(&metadata).filter(|chunk| plain && self.chunks.fits(chunk)) {
                 let assembled = self.chunks.push(whole, &chunk, &payload);
                 let Some((payload, chunks)) = assembled else {
                     // The broker counts each chunk as a message.
@@ -283,11 +284,6 @@ impl<R> Inbox<R> {
         }
     }
 
-    /// Discards messages of which chunks have been missing for too long.
-    pub(super) fn expire_chunks(&mut self, now: Instant) {
-        self.chunks.expire(now);
-    }
-
     /// Lets go of what waits from this one on.
     fn free_from(&mut self, first: usize) {
         self.freed += (self.waiting.len() - first) as u32;
@@ -365,6 +361,7 @@ fn bit(set: &[i64], index: usize) -> bool {
 mod tests {
     use super::*;
     use crate::wire::{MessageIdData, batch};
+    use std::time::Duration;
 
     fn inbox(delivery: Delivery) -> Inbox<()> {
         Inbox::new("t".into(), "s".into(), -1, 4, delivery)
@@ -392,7 +389,7 @@ mod tests {
     fn permits_are_returned_by_halves() {
         let mut inbox = inbox(Delivery::Ordered);
         assert_eq!(inbox.begin_anew(), 4);
-        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         inbox.hand_out();
         assert_eq!(inbox.permits(), None);
         inbox.hand_out();
@@ -406,11 +403,11 @@ mod tests {
         let all = vec![(0, -1), (1, -1), (2, -1)];
         for (delivery, second) in [(Delivery::Ordered, vec![(2, -1)]), (Delivery::Shared, all)] {
             let mut inbox = inbox(delivery);
-            (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
             inbox.hand_out();
             inbox.hand_out();
             inbox.begin_anew();
-            (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
             assert_eq!(handed_out(&mut inbox), second);
             assert_eq!(inbox.permits(), Some(3), "what is left out frees its permit too");
         }
@@ -421,15 +418,15 @@ mod tests {
         for handed_out_meanwhile in [0, 1, 2] {
             let mut inbox = inbox(Delivery::Ordered);
             inbox.begin_anew();
-            (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
             inbox.hand_out();
             inbox.forget();
-            (2..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (2..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
             (0..handed_out_meanwhile).for_each(|_| drop(inbox.hand_out()));
-            (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
             assert_eq!(handed_out(&mut inbox), [(0, -1), (1, -1), (2, -1), (3, -1)]);
             inbox.begin_anew();
-            (0..5).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+            (0..5).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
             assert_eq!(handed_out(&mut inbox), [(4, -1)], "and from then on as ever");
         }
     }
@@ -437,11 +434,11 @@ mod tests {
     #[test]
     fn what_was_acknowledged_and_comes_again_is_handed_out_again() {
         let mut inbox = inbox(Delivery::Ordered);
-        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         let ids: Vec<_> = std::iter::from_fn(|| inbox.hand_out()).map(|message| message.unwrap().id).collect();
         inbox.settled(Ack { id: ids[1], cumulative: true });
         inbox.begin_anew();
-        (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         assert_eq!(handed_out(&mut inbox), [(0, -1), (1, -1), (3, -1)], "the third is held, and not acknowledged");
     }
 
@@ -449,19 +446,19 @@ mod tests {
     fn what_is_handed_out_after_everything_was_asked_for_again_is_left_out_as_ever() {
         let mut inbox = inbox(Delivery::Ordered);
         inbox.forget();
-        (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..2).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         assert_eq!(handed_out(&mut inbox), [(0, -1), (1, -1)]);
         inbox.begin_anew();
-        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         assert_eq!(handed_out(&mut inbox), [(2, -1)]);
     }
 
     #[test]
     fn a_broker_that_goes_back_sends_again_what_waits_and_it_is_handed_out_once() {
         let mut inbox = inbox(Delivery::Ordered);
-        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..3).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         inbox.hand_out();
-        (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        (0..4).for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         assert_eq!(handed_out(&mut inbox), [(1, -1), (2, -1), (3, -1)]);
         assert_eq!(inbox.permits(), Some(3 + 4), "each that arrived frees its permit");
     }
@@ -470,18 +467,18 @@ mod tests {
     fn where_messages_are_shared_none_is_let_go_of_because_an_earlier_one_comes() {
         let mut inbox = inbox(Delivery::Shared);
         inbox.forget();
-        [7, 3].into_iter().for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), ())));
+        [7, 3].into_iter().for_each(|entry| drop(inbox.arrive(&at(entry), Payload::default(), (), Instant::now())));
         assert_eq!(handed_out(&mut inbox), [(7, -1), (3, -1)]);
     }
 
     #[test]
     fn what_is_not_stored_stays_until_it_is_handed_out_whatever_its_id() {
         let mut inbox = inbox(Delivery::Once);
-        (0..3).for_each(|_| drop(inbox.arrive(&at(0), Payload::default(), ())));
+        (0..3).for_each(|_| drop(inbox.arrive(&at(0), Payload::default(), (), Instant::now())));
         assert!(inbox.hand_out().is_some());
         assert_eq!(inbox.begin_anew(), 2, "two places are taken");
         inbox.forget();
-        inbox.arrive(&at(0), Payload::default(), ());
+        inbox.arrive(&at(0), Payload::default(), (), Instant::now());
         assert_eq!(handed_out(&mut inbox), [(0, -1); 3]);
         assert_eq!(inbox.permits(), Some(3));
     }
@@ -490,7 +487,7 @@ mod tests {
     fn a_batch_is_handed_out_one_by_one_without_what_is_acknowledged() {
         let mut inbox = inbox(Delivery::Ordered);
         let command = wire::Message { ack_set: vec![0b101], ..at(7) };
-        assert_eq!(inbox.arrive(&command, a_batch(3), ()).batch, Some(vec![false, true, false]));
+        assert_eq!(inbox.arrive(&command, a_batch(3), (), Instant::now()).batch, Some(vec![false, true, false]));
         assert_eq!(handed_out(&mut inbox), [(7, 0), (7, 2)]);
         assert_eq!(inbox.permits(), Some(3));
     }
@@ -499,12 +496,69 @@ mod tests {
     fn what_cannot_be_read_is_an_error_of_its_own() {
         let mut inbox = inbox(Delivery::Ordered);
         let metadata = MessageMetadata { compression: Some(Compression::Lz4 as i32), ..MessageMetadata::default() };
-        inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, ());
+        inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, (), Instant::now());
         let torn = Payload { payload: Bytes::from_static(b"torn"), ..a_batch(2) };
-        inbox.arrive(&at(2), torn, ());
+        inbox.arrive(&at(2), torn, (), Instant::now());
         assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: None, .. }))));
         assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: Some(_), .. }))));
         assert_eq!(inbox.permits(), Some(2));
+    }
+
+    /// A chunk of a message of three.
+    fn a_chunk(index: i32, total: i32) -> Payload {
+        let metadata = MessageMetadata {
+            uuid: Some("a".into()),
+            chunk_id: Some(index),
+            num_chunks_from_msg: Some(3),
+            total_chunk_msg_size: Some(total),
+            ..MessageMetadata::default()
+        };
+        Payload { metadata, payload: Bytes::from_static(b"ab") }
+    }
+
+    #[test]
+    fn chunk_of_a_message_that_is_compressed_encrypted_or_above_128_mib_cannot_be_read() {
+        const LIMIT: i32 = 128 << 20;
+        let compressed = |mut chunk: Payload| {
+            chunk.metadata.compression = Some(Compression::Zlib as i32);
+            chunk
+        };
+        let encrypted = |mut chunk: Payload| {
+            chunk.metadata.encryption_algo = Some("AES".into());
+            chunk
+        };
+        for (chunk, is_readable) in [
+            (a_chunk(0, 6), true),
+            (compressed(a_chunk(0, 6)), false),
+            (encrypted(a_chunk(0, 6)), false),
+            (a_chunk(0, LIMIT), true),
+            (a_chunk(0, LIMIT + 1), false),
+            (a_chunk(0, -1), false),
+        ] {
+            let mut inbox = inbox(Delivery::Ordered);
+            let shown = format!("{:?}", chunk.metadata);
+            inbox.arrive(&at(1), chunk, (), Instant::now());
+            match inbox.hand_out() {
+                None => assert!(is_readable, "{shown}"),
+                Some(Err(Error::Unreadable { id, source: None, .. })) => {
+                    assert!(!is_readable && id.entry == 1, "{shown}")
+                }
+                other => panic!("{other:?}: {shown}"),
+            }
+        }
+    }
+
+    #[test]
+    fn incomplete_message_expires_when_another_message_arrives_a_minute_later() {
+        let (start, minute) = (Instant::now(), Duration::from_secs(60));
+        for (wait, assembled) in [(minute - Duration::from_secs(1), true), (minute, false)] {
+            let mut inbox = inbox(Delivery::Shared);
+            (0..2).for_each(|index| drop(inbox.arrive(&at(index as u64), a_chunk(index, 6), (), start)));
+            inbox.arrive(&at(7), Payload::default(), (), start + wait);
+            assert_eq!(handed_out(&mut inbox), [(7, -1)]);
+            inbox.arrive(&at(2), a_chunk(2, 6), (), start + wait);
+            assert_eq!(handed_out(&mut inbox), if assembled { vec![(2, -1)] } else { vec![] });
+        }
     }
 
     /// A batch that cannot be read, which says that it holds so many messages, of so many bytes before compression.
@@ -521,7 +575,7 @@ mod tests {
     #[test]
     fn a_batch_that_cannot_be_read_frees_what_the_broker_counted() {
         let mut inbox = inbox(Delivery::Ordered);
-        let id = inbox.arrive(&at(1), compressed(1000, 20_000), ()).id;
+        let id = inbox.arrive(&at(1), compressed(1000, 20_000), (), Instant::now()).id;
         assert!(inbox.hand_out().is_some_and(|message| message.is_err()));
         assert_eq!(inbox.permits(), Some(1000));
         inbox.settled(Ack { id, cumulative: false });
@@ -534,7 +588,7 @@ mod tests {
             [(i32::MAX, 0, 1), (i32::MAX, u32::MAX, 10 * 1024 / 6), (7, 36, 6), (i32::MIN, 0, 1), (0, 60, 1)]
         {
             let mut inbox = inbox(Delivery::Ordered);
-            let id = inbox.arrive(&at(1), compressed(count, size), ()).id;
+            let id = inbox.arrive(&at(1), compressed(count, size), (), Instant::now()).id;
             assert!(inbox.hand_out().is_some_and(|message| message.is_err()));
             assert_eq!(inbox.freed, freed, "{count} in {size}");
             assert!(!inbox.is_adrift());
@@ -550,7 +604,7 @@ mod tests {
         for count in [0, i32::MIN] {
             let mut inbox = inbox(Delivery::Ordered);
             let metadata = MessageMetadata { num_messages_in_batch: Some(count), ..MessageMetadata::default() };
-            inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, ());
+            inbox.arrive(&at(1), Payload { metadata, payload: Bytes::new() }, (), Instant::now());
             assert!(matches!(inbox.hand_out(), Some(Err(Error::Unreadable { source: Some(_), .. }))));
         }
     }

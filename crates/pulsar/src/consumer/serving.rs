@@ -46,8 +46,8 @@ impl Task {
                         let (command, payload) = *message;
                         let (arrived, permits) = {
                             let mut inbox = self.shelf.inbox();
-                            let arrived = inbox.arrive(&command, payload, room);
-                            inbox.expire_chunks(tokio::time::Instant::now().into_std());
+                            let now = tokio::time::Instant::now().into_std();
+                            let arrived = inbox.arrive(&command, payload, room, now);
                             (arrived, inbox.permits())
                         };
                         self.outlet.fill(&self.shelf);
