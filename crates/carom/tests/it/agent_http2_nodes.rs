@@ -1,7 +1,7 @@
 //! HTTP/2 over several nodes: where requests go when some are full, leave, refuse, or serve badly.
 
 use crate::agent::{builder, fed, get, ms, node, policy, post, read, request, served, servers, soon, until};
-use crate::raw_http2::{Act, Raw, head, leases, origin_of};
+use crate::raw_http2::{Act, Closes, ClosingServer, Raw, head, leases, origin_of};
 use carom::Ejection;
 use carom::agent::{Builder, Origin, Step};
 use h2::Reason;
@@ -133,6 +133,68 @@ async fn connections_that_take_no_more_cost_no_tries() {
     nodes.iter().for_each(Raw::finish);
     for half in halves {
         assert_eq!(read(half).await.unwrap(), "half done");
+    }
+}
+
+/// GOAWAY without an error.
+const GRACEFUL: u32 = 0;
+/// Another way to close a connection.
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+#[tokio::test]
+async fn request_that_a_closing_server_has_not_processed_is_no_attempt_and_is_sent_again_whatever_it_is() {
+    for method in [Method::GET, Method::POST] {
+        // More often than a request is tried.
+        let closes = |number| (number < 10).then_some(Closes { after: 0, code: GRACEFUL });
+        let server = ClosingServer::start(closes).await;
+        let origin = origin_of(builder(), [server.address()]);
+        let response = head(&origin, request(method.clone(), "/", "a body")).await.unwrap();
+        assert_eq!((response.status().as_u16(), served(&response).attempts), (200, 1), "{method}");
+        assert_eq!((server.heard(), server.accepted()), (11, 11), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn requests_that_do_not_fit_on_a_closing_connection_are_answered_on_the_next() {
+    let server = ClosingServer::start(|_| Some(Closes { after: 5, code: GRACEFUL })).await;
+    let origin = origin_of(builder(), [server.address()]);
+    let mut requests = JoinSet::new();
+    for _ in 0..32 {
+        let origin = origin.clone();
+        requests.spawn(async move { served(&head(&origin, get("/")).await.unwrap()).attempts });
+    }
+    assert_eq!(soon(requests.join_all()).await, [1; 32]);
+    assert!(server.accepted() >= 7, "five on each: {}", server.accepted());
+}
+
+#[tokio::test]
+async fn request_that_no_server_processes_fails_after_32_closed_connections() {
+    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: GRACEFUL })).await;
+    let policy = policy().delay(ms(1)).max_delay(ms(1));
+    let origin = origin_of(builder().recovery(policy), [server.address()]);
+    for (method, heard) in [(Method::GET, 33), (Method::POST, 66)] {
+        let error = head(&origin, request(method, "/", "a body")).await.unwrap_err();
+        assert_eq!((error.step(), error.attempts(), server.heard()), (Step::Send, 1, heard), "{error}");
+        assert!(error.to_string().contains("takes no more requests"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn request_that_a_closing_server_has_not_processed_fails_if_its_body_can_be_read_only_once() {
+    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: GRACEFUL })).await;
+    let origin = origin_of(builder(), [server.address()]);
+    let (_feed, body) = fed();
+    let error = head(&origin, request(Method::POST, "/", body)).await.unwrap_err();
+    assert_eq!((error.step(), error.attempts(), server.heard()), (Step::Send, 1, 1), "{error}");
+}
+
+#[tokio::test]
+async fn request_that_a_server_has_not_processed_is_an_attempt_if_the_server_closes_with_an_error() {
+    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: ENHANCE_YOUR_CALM })).await;
+    let origin = origin_of(builder(), [server.address()]);
+    for (method, heard) in [(Method::GET, 3), (Method::POST, 6)] {
+        let error = head(&origin, request(method, "/", "a body")).await.unwrap_err();
+        assert_eq!((error.step(), error.attempts(), server.heard()), (Step::Send, 3, heard), "{error}");
     }
 }
 

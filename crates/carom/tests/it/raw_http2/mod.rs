@@ -1,5 +1,9 @@
 //! Plain HTTP/2: origins that speak it, and a server that does to each request what the test says, frame by frame.
 
+mod closing;
+
+pub(crate) use closing::{Closes, ClosingServer};
+
 use crate::agent::{API, soon};
 use bytes::Bytes;
 use carom::agent::{Body, Builder, Error, Origin, OriginOptions, Protocol};
