@@ -377,7 +377,8 @@ async fn a_write_whose_connections_are_cut_for_good_fails_with_its_outcome_unkno
 
 #[tokio::test]
 async fn a_write_that_one_node_refuses_and_others_may_have_fails_with_its_outcome_unknown() {
-    for others in [Conduct::Mute, Conduct::AckOnly, Conduct::Disconnects, Conduct::Says("garbage".into())] {
+    // None of these settles it before the refusal is heard.
+    for others in [Conduct::Mute, Conduct::AckOnly, Conduct::Disconnects] {
         let nodes = indy::Pool::start(4).await.unwrap();
         let pool = impatient(&nodes).await;
         nodes.conduct_all(others.clone());
