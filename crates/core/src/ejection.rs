@@ -14,6 +14,9 @@
 
 use std::time::{Duration, Instant};
 
+/// The longest ejection, unless the first one is longer.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// When a backend is ejected, for how long, and how many may be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ejection {
@@ -22,10 +25,10 @@ pub struct Ejection {
     max_ejected: f64,
 }
 
-/// 5 failures in a row, 30 s times the number of ejections, at most half of the backends.
+/// 5 failures in a row, 10 s times the number of ejections in a row and at most 60 s, at most half of the backends.
 impl Default for Ejection {
     fn default() -> Ejection {
-        Ejection { consecutive: 5, time: Duration::from_secs(30), max_ejected: 0.5 }
+        Ejection { consecutive: 5, time: Duration::from_secs(10), max_ejected: 0.5 }
     }
 }
 
@@ -37,8 +40,8 @@ impl Ejection {
         self
     }
 
-    /// For how long the first time; each further time as much longer. One time is forgiven for each such period that the
-    /// backend has served since it came back. Default 30 s.
+    /// For how long the first time; each further time as much longer, up to 60 s, or `time` if that is more. One time is forgiven
+    /// for each such period that the backend has served since it came back. Default 10 s.
     #[must_use]
     pub fn time(mut self, time: Duration) -> Ejection {
         self.time = time;
@@ -83,7 +86,7 @@ impl Ejection {
 
     /// How long the `times`-th ejection lasts.
     pub(crate) fn lasts(&self, times: u32) -> Duration {
-        self.time.saturating_mul(times).min(Duration::from_secs(86_400))
+        self.time.saturating_mul(times).min(LONGEST.max(self.time))
     }
 
     /// How many ejections are forgiven after having served for this long.
@@ -176,8 +179,15 @@ mod tests {
     #[test]
     fn what_has_been_served_is_forgiven() {
         let ejection = Ejection::default();
-        assert_eq!([0, 29, 30, 95].map(|seconds| ejection.forgives(Duration::from_secs(seconds))), [0, 0, 1, 3]);
+        assert_eq!([0, 9, 10, 35].map(|seconds| ejection.forgives(Duration::from_secs(seconds))), [0, 0, 1, 3]);
         assert_eq!(ejection.time(Duration::from_nanos(1)).forgives(Duration::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn ejections_in_a_row_get_longer_up_to_60_s_or_the_first_time() {
+        let seconds = |ejection: &Ejection| [1, 2, 6, 7, u32::MAX].map(|times| ejection.lasts(times).as_secs());
+        assert_eq!(seconds(&Ejection::default()), [10, 20, 60, 60, 60]);
+        assert_eq!(seconds(&Ejection::default().time(Duration::from_secs(300))), [300; 5]);
     }
 
     #[test]

@@ -101,7 +101,7 @@ async fn long_sessions_that_end_do_not_make_a_backend_look_slow_when_latency_is_
 async fn an_ejected_backend_gets_nothing_for_a_while() {
     // Taking turns, nothing but ejection keeps users from a backend that fails them.
     let (_, before) = shares(Pick::Fifo, None).await;
-    let (pool, after) = shares(Pick::Fifo, Some(Ejection::default())).await;
+    let (pool, after) = shares(Pick::Fifo, Some(Ejection::default().time(Duration::from_secs(30)))).await;
     let share = |shares: &BTreeMap<SocketAddr, f64>| shares.get(&address(FAILING)).copied().unwrap_or(0.0);
     println!("in turn: failing {:.4}, with ejection {:.4}", share(&before), share(&after));
     assert!(share(&after) < share(&before) / 2.0, "{} with ejection, {} without", share(&after), share(&before));
