@@ -87,11 +87,22 @@ pub(crate) enum State {
     /// Connected and unused. `looked_at` is when it was last used or checked; until it has settled, roughly.
     Idle { life: Life, last_used: Instant, looked_at: Instant, idleness: Idleness },
     /// Lent. An `unwanted` one is closed when it comes back; only for a `timed` one `since` is exact.
-    Busy { life: Life, since: Instant, timed: bool, unwanted: bool, complained: bool },
+    Busy { life: Life, since: Instant, timed: bool, unwanted: bool, report: Report },
     /// Taken aside, for a check or to be cleaned after use.
     Checking { life: Life, last_used: Instant, since: Instant, aside: Aside },
     /// Ending.
     Closing { then: Then, since: Instant },
+}
+
+/// What the user of a connection has reported of its backend so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// Nothing: returning the connection open is a successful use.
+    None,
+    /// The use is no evidence for or against the backend.
+    Neutral,
+    /// The use failed.
+    Failure,
 }
 
 /// Why a connection was taken aside.
@@ -99,8 +110,8 @@ pub(crate) enum State {
 pub(crate) enum Aside {
     /// It has idled for a while.
     Check,
-    /// It has been used. Passing makes that a successful use, unless its user reported a failure.
-    AfterUse { complained: bool },
+    /// It has been used. Passing makes that a successful use, unless its user reported otherwise.
+    AfterUse { report: Report },
 }
 
 /// What follows when a slot's connection has ended.

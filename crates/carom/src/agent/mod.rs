@@ -57,6 +57,7 @@ mod body;
 mod builder;
 mod dial;
 mod error;
+mod evidence;
 mod http1;
 mod http2;
 mod limit;

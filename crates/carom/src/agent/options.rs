@@ -109,9 +109,11 @@ settings! {
     /// After how much silence on a connection the system probes whether the far side is still there, in whole seconds.
     /// Default none: off.
     tcp_keepalive(impl Into<Option<Duration>>) as tcp_keepalive.into(), Option<Duration> = None;
-    /// Leaves out a backend for a while when so many of its answers in a row are server errors (5xx), or no answers at all.
-    /// Default none: off.
-    ejection(impl Into<Option<Ejection>>) as ejection.into(), Option<Ejection> = None;
+    /// Outlier detection: ejects a backend for a while after so many failed requests in a row. A request fails when the connection
+    /// breaks before the response head, at [`timeout`](Self::timeout), and with status 502, 504, or 503 without `Retry-After`; other
+    /// server errors (5xx) do not count. `None` turns it off. Default: 5 in a row, 10 s times the number of ejections in a row and
+    /// at most 60 s, at most half of the backends.
+    ejection(impl Into<Option<Ejection>>) as ejection.into(), Option<Ejection> = Some(Ejection::default());
     /// How DNS is asked. Its `srv` and `default_port` follow from the origin, and its `recovery` from the agent's.
     dns(DnsOptions) as dns, DnsOptions = DnsOptions::default();
     /// Whether DNS is asked for SRV records, of `_http._tcp` or `_https._tcp`, before addresses. Where there are any they say

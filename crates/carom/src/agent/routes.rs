@@ -34,15 +34,6 @@ pub(super) enum Held {
     Http2(Seat),
 }
 
-/// How a request is tried.
-#[derive(Clone, Copy)]
-pub(super) struct Manner {
-    /// A server's error is held against the backend.
-    pub(super) complains: bool,
-    /// The request can be tried again though it was sent.
-    pub(super) repeats: bool,
-}
-
 impl Route {
     /// One over which this is spoken, and nothing else offered.
     pub(super) fn make(maker: &Maker, spoken: Spoken) -> Result<Route, BuildError> {

@@ -8,7 +8,7 @@ use super::limit::{Limit, poll_within};
 use super::negotiation::{Found, LOOKS};
 use super::origin::Shared;
 use super::retry::{ATTEMPTS, Spare, UNTRIED};
-use super::routes::{Held, Manner, Route};
+use super::routes::{Held, Route};
 use super::served::{Served, Timings};
 use crate::pool::ClaimError;
 use crate::{Backend, Claim, ClaimOptions, Pool, Set, clock};
@@ -104,7 +104,7 @@ impl Shared {
             let claimed = clock::now();
             course.attempts += 1;
             let (backend, protocol, made) = (held.backend().clone(), held.protocol(), held.begin_use());
-            let (may, complains) = (course.attempts < ATTEMPTS, self.settings.ejection.is_some());
+            let may = course.attempts < ATTEMPTS;
             let (mut spare, mut had_rested) = (None, false);
             let settled = match held {
                 Held::Http1(mut claim) => {
@@ -118,8 +118,7 @@ impl Shared {
                     });
                     match exchanged.await {
                         Some(exchanged) => {
-                            let manner = Manner { complains, repeats: promise.repeats() };
-                            let settled = http1::settle(claim, exchanged, sent, manner);
+                            let settled = http1::settle(claim, exchanged, sent, promise.repeats());
                             if let Settled::Lost(_) = settled {
                                 spare = promise.into_spare();
                             }
@@ -134,7 +133,7 @@ impl Shared {
                 Held::Http2(seat) => {
                     spare = if may { Spare::of(&request) } else { None };
                     self.introduce(&mut request);
-                    let mut exchanging = Box::pin(http2::exchange(seat, *request, complains));
+                    let mut exchanging = Box::pin(http2::exchange(seat, *request));
                     let exchanged = poll_fn(|cx| poll_within(&mut limit, exchanging.as_mut(), cx)).await;
                     exchanged.map(|exchanged| exchanged.map_or_else(Settled::Lost, Settled::Answered))
                 }

@@ -62,6 +62,13 @@ impl<C: Connect> Claim<C> {
         self.shared.step(|table| table.machine.complain(now, slot));
     }
 
+    /// Reports that this use is no evidence for or against the backend.
+    #[cfg(feature = "http")]
+    pub(crate) fn report_neutral(&self) {
+        let slot = self.held().slot;
+        self.shared.step(|table| table.machine.report_neutral(slot));
+    }
+
     /// The response has begun: what follows is not latency of the backend.
     #[cfg(feature = "http")]
     pub(crate) fn note_response(&self) {

@@ -108,10 +108,50 @@ async fn errors_that_do_not_come_in_a_row_are_no_reason() {
 }
 
 #[tokio::test]
-async fn without_being_asked_for_nobody_is_left_out() {
+async fn backend_that_answers_503_is_ejected_with_default_options() {
+    let servers: [Server; 3] = servers().await;
+    servers[1].set_status(503);
+    let agent = builder().spares(3).maximum(6).build().unwrap();
+    let origin = origin(&agent, &servers);
+    until_ejected(&origin, &servers[1]).await;
+}
+
+#[tokio::test]
+async fn nothing_is_ejected_without_ejection() {
     let servers: [Server; 3] = servers().await;
     servers[0].set_status(503);
-    let agent = builder().spares(3).maximum(6).build().unwrap();
+    let agent = builder().spares(3).maximum(6).ejection(None).build().unwrap();
+    let origin = origin(&agent, &servers);
+    answers(&origin, 100).await;
+    assert!(ejected(&origin).is_empty());
+}
+
+#[tokio::test]
+async fn server_errors_other_than_502_503_and_504_are_neutral() {
+    // Between two failures in a row, neither a failure nor a success.
+    let failure = || Script::new().request().answer(502, "");
+    let neutral = || Script::new().request().answer(500, "");
+    let server = [server("node").await, crate::agent::server("other").await];
+    server[0].script(Script::new().times(3, &neutral()).times(1, &failure()).again());
+    let ejection = Ejection::default().consecutive(3).time(LONG);
+    let agent = builder().spares(2).maximum(2).ejection(ejection).build().unwrap();
+    let origin = origin(&agent, &server);
+    until_ejected(&origin, &server[0]).await;
+
+    let server = [crate::agent::server("node").await, crate::agent::server("other").await];
+    server[0].set_status(500);
+    let agent = ejecting(LONG);
+    let origin = crate::agent::origin(&agent, &server);
+    answers(&origin, 100).await;
+    assert!(ejected(&origin).is_empty());
+}
+
+#[tokio::test]
+async fn response_503_with_retry_after_is_no_failure() {
+    const LATER: &str = "HTTP/1.1 503 Busy\r\nx-node: node-2\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\nbusy";
+    let servers: [Server; 3] = servers().await;
+    servers[1].script(Script::new().request().say(LATER).again());
+    let agent = ejecting(LONG);
     let origin = origin(&agent, &servers);
     answers(&origin, 100).await;
     assert!(ejected(&origin).is_empty());

@@ -43,7 +43,8 @@ Config:
     delay = \"100ms\"                  between attempts, doubled likewise up to
     max_delay = \"1s\"
     max_idle = \"60s\"                 of connections beyond spares that nobody uses
-    ejection = true                  false; or { consecutive = 5, time = \"30s\", max_ejected = 0.5 }
+    ejection = true                  for http; tcp: false; or { consecutive = 5, time = \"10s\",
+                                     max_ejected = 0.5 }, of requests that fail in a row
     max_clients = 10000
     drain_timeout = \"10s\"            for what is under way when the program stops or the
                                      service is removed

@@ -157,6 +157,7 @@ impl Service {
             let problem = "0 is too short for HTTP/2; accepted: from 1ms on, or with http2 = \"off\"";
             return Err(table.wrong("delay", problem));
         }
+        let is_http = matches!(protocol, Protocol::Http(_));
         Ok(Service {
             name,
             listen,
@@ -169,7 +170,7 @@ impl Service {
             outage_wait: outage_wait.unwrap_or(Some(OUTAGE_WAIT)).unwrap_or_default(),
             recovery,
             max_idle: table.read("max_idle", OR_NEVER, time_or_none)?.unwrap_or(Some(MAX_IDLE)),
-            ejection: ejection(table)?,
+            ejection: ejection(table, is_http)?,
             max_clients: max_clients.unwrap_or(MAX_CLIENTS),
             drain_timeout: drain_timeout.unwrap_or(DRAIN_TIMEOUT),
         })
@@ -191,7 +192,7 @@ impl Service {
             outage_wait: OUTAGE_WAIT,
             recovery: recovery(ATTEMPTS),
             max_idle: Some(MAX_IDLE),
-            ejection: None,
+            ejection: Some(Ejection::default()),
             max_clients: MAX_CLIENTS,
             drain_timeout: DRAIN_TIMEOUT,
         }
@@ -362,9 +363,11 @@ fn path(value: Value) -> Result<String, String> {
     }
 }
 
-fn ejection(table: &mut Table) -> Result<Option<Ejection>, TableError> {
+/// On by default for http, whose responses tell a request that failed.
+fn ejection(table: &mut Table, is_http: bool) -> Result<Option<Ejection>, TableError> {
     let mut own = match table.read("ejection", EJECTION, switch)? {
-        None | Some(Switch::Off) => return Ok(None),
+        None => return Ok(is_http.then(Ejection::default)),
+        Some(Switch::Off) => return Ok(None),
         Some(Switch::On) => return Ok(Some(Ejection::default())),
         Some(Switch::Table(own)) => own,
     };

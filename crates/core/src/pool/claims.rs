@@ -5,7 +5,7 @@ use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, St
 use crate::backend::Backend;
 use crate::idle::Idleness;
 use crate::recovery::DAY;
-use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
+use crate::slot::{Life, Phase, Report, Slot, SlotRef, State, Then};
 use crate::waiters::{Avoid, Place, WaiterId};
 use std::time::{Duration, Instant};
 
@@ -86,8 +86,8 @@ impl Machine {
     /// use.
     pub fn complain(&mut self, now: Instant, slot: SlotRef) {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
-        let State::Busy { complained: complained @ false, .. } = &mut found.state else { return };
-        *complained = true;
+        let State::Busy { report: report @ (Report::None | Report::Neutral), .. } = &mut found.state else { return };
+        *report = Report::Failure;
         let backend = found.backend;
         self.picker.loads.fail(now, backend);
         if self.count_failure(now, backend) {
@@ -97,16 +97,25 @@ impl Machine {
 
     /// The user of a connection says that its backend has served well, whatever becomes of the connection.
     pub fn commend(&mut self, slot: SlotRef) {
-        if let Some(Slot { backend, state: State::Busy { complained: false, .. }, .. }) = self.current(slot) {
+        if let Some(Slot { backend, state: State::Busy { report: Report::None, .. }, .. }) = self.current(slot) {
             let backend = *backend;
             self.backends.get_mut(backend).forgive();
+        }
+    }
+
+    /// The user of a connection reports that this use is no evidence for or against the backend: no latency sample, and no effect on
+    /// ejection when the connection comes back. A failure may still be reported.
+    pub fn report_neutral(&mut self, slot: SlotRef) {
+        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
+        if let State::Busy { report: report @ Report::None, .. } = &mut found.state {
+            *report = Report::Neutral;
         }
     }
 
     /// The response has begun: the time until now is the latency of this use, whatever its user does with the connection next.
     pub fn note_response(&mut self, now: Instant, slot: SlotRef) {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
-        let State::Busy { since, timed: timed @ true, complained: false, .. } = &mut found.state else { return };
+        let State::Busy { since, timed: timed @ true, report: Report::None, .. } = &mut found.state else { return };
         *timed = false;
         self.picker.loads.learn(now, found.backend, now.saturating_duration_since(*since));
     }
@@ -114,7 +123,7 @@ impl Machine {
     /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
     pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
         let Some(found) = self.current(slot) else { return false };
-        let State::Busy { life, since, timed, unwanted, complained } = found.state else { return false };
+        let State::Busy { life, since, timed, unwanted, report } = found.state else { return false };
         let mut in_vain = false;
         let (index, backend) = (slot.index, found.backend);
         let life = match outcome {
@@ -129,13 +138,13 @@ impl Machine {
             }
         };
         // A good use forgives what went wrong before.
-        let life = if outcome == Outcome::Open && !complained { Life { failures: 0, ..life } } else { life };
+        let life = if outcome == Outcome::Open && report == Report::None { Life { failures: 0, ..life } } else { life };
         self.picker.loads.end_use(backend);
         match outcome {
-            Outcome::Open | Outcome::Discarded | Outcome::Detached if timed && !complained => {
+            Outcome::Open | Outcome::Discarded | Outcome::Detached if timed && report == Report::None => {
                 self.picker.loads.learn(now, backend, now.saturating_duration_since(since));
             }
-            Outcome::Failed if !complained => self.picker.loads.fail(now, backend),
+            Outcome::Failed if report != Report::Failure => self.picker.loads.fail(now, backend),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open
             | Outcome::Failed
@@ -147,7 +156,7 @@ impl Machine {
         let checks = (self.options.resets || self.must_validate(now, life)) && !self.must_close(index);
         match outcome {
             // The connection has proved itself, the backend has not.
-            Outcome::Open if complained => self.forget_setback(index, life),
+            Outcome::Open if report != Report::None => self.forget_setback(index, life),
             // Whether this was a successful use is for the check to show.
             Outcome::Open if checks => {}
             Outcome::Open => self.backends.get_mut(backend).forgive(),
@@ -155,8 +164,8 @@ impl Machine {
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
-            Outcome::Open if checks && self.options.resets => self.reset(now, index, life, complained),
-            Outcome::Open if checks => self.validate(now, index, life, complained),
+            Outcome::Open if checks && self.options.resets => self.reset(now, index, life, report),
+            Outcome::Open if checks => self.validate(now, index, life, report),
             Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
@@ -165,7 +174,7 @@ impl Machine {
                 self.follow(now, index, then);
             }
             Outcome::Failed => {
-                let ejected = !complained && self.count_failure(now, backend);
+                let ejected = report != Report::Failure && self.count_failure(now, backend);
                 let then = self.blame(now, index, life);
                 self.follow(now, index, then);
                 if ejected {
@@ -260,7 +269,7 @@ impl Machine {
         }
         let life = Life { uses: life.uses + 1, ..life };
         let timed = self.options.learn_latency;
-        let slot = self.enter(index, State::Busy { life, since: now, timed, unwanted: false, complained: false });
+        let slot = self.enter(index, State::Busy { life, since: now, timed, unwanted: false, report: Report::None });
         self.picker.loads.begin_use(self.slots[index as usize].backend);
         if let Some(leak_after) = self.options.leak_after {
             self.set_timer(now + leak_after, slot);

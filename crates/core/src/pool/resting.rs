@@ -1,7 +1,7 @@
 //! Connections at rest: settled when nobody has taken them for a while, then watched, timed and checked.
 
 use super::{Action, Machine};
-use crate::slot::{Aside, Life, SETTLED_AFTER, SlotRef, State};
+use crate::slot::{Aside, Life, Report, SETTLED_AFTER, SlotRef, State};
 use std::time::{Duration, Instant};
 
 impl Machine {
@@ -59,15 +59,15 @@ impl Machine {
     }
 
     /// A connection has been used, and is cleaned before anyone else gets it.
-    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life, complained: bool) {
-        let aside = Aside::AfterUse { complained };
+    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life, report: Report) {
+        let aside = Aside::AfterUse { report };
         let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
         self.act(Action::Reset { slot });
     }
 
     /// A connection has been used, and its last check was too long ago.
-    pub(super) fn validate(&mut self, now: Instant, index: u32, life: Life, complained: bool) {
-        let aside = Aside::AfterUse { complained };
+    pub(super) fn validate(&mut self, now: Instant, index: u32, life: Life, report: Report) {
+        let aside = Aside::AfterUse { report };
         let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
         self.act(Action::Check { slot });
     }

@@ -1,7 +1,7 @@
 //! What slots go through: what becomes of what was asked for, from state to state, until they are no more.
 
 use super::{Action, Ending, Machine, State as PoolState};
-use crate::slot::{Aside, Life, Phase, Slot, SlotRef, State, Then};
+use crate::slot::{Aside, Life, Phase, Report, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
 /// Up to this share is taken off a connection's lifetime when it is born.
@@ -76,8 +76,8 @@ impl Machine {
         let life = Life { checked: now, ..life };
         match aside {
             Aside::Check => self.take_back(now, slot.index, life, last_used),
-            Aside::AfterUse { complained } => {
-                if !complained {
+            Aside::AfterUse { report } => {
+                if report == Report::None {
                     self.backends.get_mut(backend).forgive();
                 }
                 self.offer(now, slot.index, life);
@@ -90,11 +90,11 @@ impl Machine {
     fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside) -> (Then, bool) {
         let backend = self.slots[index as usize].backend;
         let ejected = match aside {
-            Aside::AfterUse { complained: false } => {
+            Aside::AfterUse { report: Report::None | Report::Neutral } => {
                 self.picker.loads.fail(now, backend);
                 self.count_failure(now, backend)
             }
-            Aside::AfterUse { complained: true } | Aside::Check => false,
+            Aside::AfterUse { report: Report::Failure } | Aside::Check => false,
         };
         (self.after_end(now, index, life), ejected)
     }

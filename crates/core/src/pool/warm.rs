@@ -6,7 +6,7 @@
 
 use super::Machine;
 use crate::idle::Idleness;
-use crate::slot::{Life, Phase, SlotRef, State};
+use crate::slot::{Life, Phase, Report, SlotRef, State};
 use crate::waiters::WaiterId;
 
 /// One in so many uses takes the long way, to learn how long uses take.
@@ -38,7 +38,7 @@ impl Machine {
         let slot = &mut self.slots[index as usize];
         let State::Idle { life, .. } = slot.state else { unreachable!("the picker holds idle slots only") };
         let life = Life { uses: life.uses + 1, ..life };
-        slot.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, complained: false };
+        slot.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, report: Report::None };
         slot.epoch += 1;
         let (lent, backend) = (SlotRef { index, epoch: slot.epoch }, slot.backend);
         self.picker.loads.begin_use(backend);
@@ -54,7 +54,7 @@ impl Machine {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else {
             return Returned::Declined;
         };
-        let State::Busy { life, timed: false, unwanted: false, complained: false, .. } = found.state else {
+        let State::Busy { life, timed: false, unwanted: false, report: Report::None, .. } = found.state else {
             return Returned::Declined;
         };
         let record = self.backends.get_mut(found.backend);
@@ -81,7 +81,7 @@ impl Machine {
             self.counters.waited += 1;
             record.forgive();
             let life = Life { uses: life.uses + 1, failures: 0, ..life };
-            found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, complained: false };
+            found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, report: Report::None };
             found.epoch += 1;
             return Returned::Passed { waiter, slot: SlotRef { epoch: found.epoch, ..slot } };
         }

@@ -14,14 +14,12 @@ pub(crate) struct Answer {
     coming: Coming,
     /// `None` when all that is left has been read from the connection.
     claim: Option<Claim<Connector>>,
-    /// That there is an answer counts for the backend, unless somebody has complained of it.
-    commends: bool,
 }
 
 impl Answer {
     /// Of a connection that is done with it already this is just the body: the connection goes back now.
-    pub(super) fn new(coming: Coming, claim: Claim<Connector>, commends: bool) -> Answer {
-        let mut answer = Answer { coming, claim: Some(claim), commends };
+    pub(super) fn new(coming: Coming, claim: Claim<Connector>) -> Answer {
+        let mut answer = Answer { coming, claim: Some(claim) };
         if !answer.release() {
             if answer.coming.is_end_stream() {
                 answer.finish();
@@ -84,9 +82,8 @@ impl Answer {
     /// The connection is of no use any more; what was answered still counts.
     fn discard(&mut self) {
         if let Some(claim) = self.claim.take() {
-            if self.commends {
-                claim.commend();
-            }
+            // A successful response is a successful use, though the connection does not come back.
+            claim.commend();
             claim.discard();
         }
     }

@@ -10,7 +10,7 @@ use crate::Claim;
 use crate::agent::body::Body;
 use crate::agent::dial::broke_tls;
 use crate::agent::error::{Error, Step};
-use crate::agent::routes::Manner;
+use crate::agent::evidence::Evidence;
 use crate::agent::upgraded::Upgraded;
 use crate::cause::Chain;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
@@ -79,10 +79,9 @@ pub(crate) fn send(
 
 /// Who is to blame, and what is to be done with the connection, now that it is known what came.
 ///
-/// With `complains`, a server's error is held against the backend. With `repeats`, it can be sent again: so what a server says
-/// that has waited for too long, and closes, need not be an answer to this.
-pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Sent, manner: Manner) -> Settled {
-    let Manner { complains, repeats } = manner;
+/// With `repeats`, it can be sent again: so what a server says that has waited for too long, and closes, need not be an answer
+/// to this.
+pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Sent, repeats: bool) -> Settled {
     let response = match exchanged {
         Exchanged::Answered(response) => response,
         Exchanged::Unsent(..) | Exchanged::Unanswered(_) | Exchanged::Broken(_) | Exchanged::Spoilt(_) => {
@@ -103,10 +102,12 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
     if let Some(pace) = sent.pace {
         claim.drive_elsewhere(pace, response.body().is_end_stream());
     }
-    if complains && status.is_server_error() {
-        claim.complain();
+    match Evidence::of(&response) {
+        Evidence::Success => {}
+        Evidence::Neutral => claim.report_neutral(),
+        Evidence::Failure => claim.complain(),
     }
-    Settled::Answered(response.map(|coming| Body::http1(Answer::new(coming, claim, complains))))
+    Settled::Answered(response.map(|coming| Body::http1(Answer::new(coming, claim))))
 }
 
 /// No answer came in time. If the server had the whole request, that is held against it.

@@ -6,6 +6,7 @@ use super::entering::Seat;
 use super::upload::Upload;
 use crate::agent::body::Body;
 use crate::agent::error::{Error, Step};
+use crate::agent::evidence::Evidence;
 use crate::agent::http1::Lost;
 use h2::Reason;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE};
@@ -14,14 +15,10 @@ use http::{Method, Request, Response, Uri, Version};
 use std::error::Error as StdError;
 use std::sync::{Arc, OnceLock};
 
-/// Sends a request and waits for the head of the answer. With `complains`, how it was served counts for or against the backend.
+/// Sends a request and waits for the head of the answer. How it was served counts for or against the backend.
 ///
 /// Cancel safety: the far side is told that nobody wants the answer, and others on the connection do not notice.
-pub(crate) async fn exchange(
-    Seat { lease, pass }: Seat,
-    request: Request<Body>,
-    complains: bool,
-) -> Result<Response<Body>, Lost> {
+pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>) -> Result<Response<Body>, Lost> {
     if request.method() == Method::CONNECT {
         return Err(Lost::Failed(Error::request("CONNECT is not made over HTTP/2").at(lease.backend())));
     }
@@ -37,10 +34,10 @@ pub(crate) async fn exchange(
             if lease.is_first_response() {
                 lease.report_use();
             }
-            match response.status().is_server_error() {
-                true if complains => lease.complain(),
-                false if complains => lease.commend(),
-                true | false => {}
+            match Evidence::of(&response) {
+                Evidence::Success => lease.commend(),
+                Evidence::Neutral => {}
+                Evidence::Failure => lease.complain(),
             }
             return Ok(response.map(|incoming| Body::http2(Answer::new(incoming, lease, pass))));
         }
@@ -55,7 +52,7 @@ pub(crate) async fn exchange(
     if let Some(error) = failure.as_deref().and_then(OnceLock::get) {
         return Err(Lost::Failed(error.clone().at(lease.backend())));
     }
-    if complains && unsent.is_none() && fault.is_to_blame(|| lease.is_first_to_blame()) {
+    if unsent.is_none() && fault.is_to_blame(|| lease.is_first_to_blame()) {
         lease.complain();
     }
     let error = Error::new(fault.step(), fault.problem()).at(lease.backend()).caused_by(Arc::new(error) as Arc<_>);
