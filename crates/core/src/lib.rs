@@ -29,6 +29,7 @@
 //! ```
 
 pub mod backend;
+mod backends;
 pub mod ejection;
 pub mod feed;
 pub mod filter;

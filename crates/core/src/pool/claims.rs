@@ -1,8 +1,8 @@
 //! Claims: asking, waiting, being served, coming back.
 
-use super::backends::{Doubt, Record};
 use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::backend::Backend;
+use crate::backends::{Doubt, Record};
 use crate::idle::Idleness;
 use crate::recovery::DAY;
 use crate::slot::{Life, Phase, Report, Slot, SlotRef, State, Then};

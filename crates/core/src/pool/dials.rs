@@ -1,7 +1,7 @@
 //! Attempts to connect: dialled in turn, doubted, failed, and what that means for their backend.
 
-use super::backends::{Doubt, Health, Setback};
 use super::{Action, Machine, State as PoolState};
+use crate::backends::{Doubt, Health, Setback};
 use crate::recovery::{SHORTEST_DELAY, Tries};
 use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@
 //! closes a connection whose client does not answer, is not shutting down: its connection is replaced.
 
 use super::Machine;
-use super::backends::Health;
+use crate::backends::Health;
 use crate::slot::{Life, Phase, SlotRef, State, Then};
 use std::time::Instant;
 

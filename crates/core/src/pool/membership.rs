@@ -1,8 +1,8 @@
 //! Who serves: following the resolver, and the preference order.
 
-use super::backends::{Doubt, Health, Mention};
 use super::{Machine, State};
 use crate::backend::Backend;
+use crate::backends::{Doubt, Health, Mention};
 use crate::slot::Phase;
 use std::time::Instant;
 

@@ -13,7 +13,6 @@
 //!  any -- close --> Stopping -- last slot gone --> Stopped
 //! ```
 
-mod backends;
 mod claims;
 mod dials;
 mod hold_off;
@@ -30,13 +29,14 @@ mod tiers;
 mod told;
 mod warm;
 
-pub use backends::BackendId;
+pub use crate::backends::BackendId;
 pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
 pub use snapshot::{BackendSnapshot, Lent, Snapshot};
 pub use told::{Action, Claimed, Delivery, Ending, Outcome, Refusal, Request};
 pub use warm::Returned;
 
+use crate::backends::Backends;
 use crate::filter::LowPass;
 use crate::news::News;
 use crate::options::OptionsError;
@@ -45,7 +45,6 @@ use crate::random::Random;
 use crate::slot::{Counts, Slot, SlotRef};
 use crate::timers::Timers;
 use crate::waiters::Waiters;
-use backends::Backends;
 use outage::Outage;
 use std::collections::VecDeque;
 use std::time::Instant;

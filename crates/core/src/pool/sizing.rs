@@ -1,8 +1,8 @@
 //! How many connections, and to whom: the target, the floor under it, and carrying out the plan.
 
-use super::backends::{Doubt, Rest};
 use super::tiers::Tier;
 use super::{Machine, State as PoolState};
+use crate::backends::{Doubt, Rest};
 use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
 use crate::options::OptionsError;

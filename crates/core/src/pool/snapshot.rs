@@ -1,8 +1,8 @@
 //! A copy of a pool's state for people: its figures agree, because they were taken together.
 
-use super::backends::{Doubt, Health, Record};
 use super::{Machine, State};
 use crate::backend::{Backend, BackendState};
+use crate::backends::{Doubt, Health, Record};
 use crate::slot::{Counts, SlotRef, State as SlotState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

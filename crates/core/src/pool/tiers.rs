@@ -20,7 +20,7 @@
 //! it is only doubted from then on.
 
 use super::Machine;
-use super::backends::{Doubt, Health, Record};
+use crate::backends::{Doubt, Health, Record};
 use crate::plan::Have;
 use std::collections::BTreeMap;
 

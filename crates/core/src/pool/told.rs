@@ -1,7 +1,7 @@
 //! What the machine, its driver and its callers tell each other.
 
-use super::backends::BackendId;
 use crate::backend::Backend;
+use crate::backends::BackendId;
 use crate::slot::SlotRef;
 use crate::waiters::{Place, WaiterId};
 use std::sync::Arc;
