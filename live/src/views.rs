@@ -32,11 +32,11 @@ pub fn many() -> Value {
     const PHASES: [&str; 8] = ["busy", "idle", "busy", "checking", "connecting", "idle", "held", "closing"];
     let phases = |count: usize| (0..count).map(|at| PHASES[at * 7 % PHASES.len()]).collect::<Vec<_>>();
     let wide: Vec<Value> =
-        (1..=4).map(|node| pool_backend(&format!("10.1.0.{node}"), 5432, "alive", &phases(250), None)).collect();
+        (1..=4).map(|node| pool_backend(&format!("10.1.0.{node}"), 5432, "healthy", &phases(250), None)).collect();
     let tall: Vec<Value> = (1..=100)
         .map(|node| match node % 33 {
             5 => pool_backend(&format!("10.2.0.{node}"), 80, "dead", &["backoff"], Some((DOWN, 2_400))),
-            _ => pool_backend(&format!("10.2.0.{node}"), 80, "alive", &phases(3), None),
+            _ => pool_backend(&format!("10.2.0.{node}"), 80, "healthy", &phases(3), None),
         })
         .collect();
     let long = "a-name-that-somebody-found-to-be-a-good-idea-and-that-does-not-end.".repeat(4);
@@ -196,8 +196,14 @@ fn api() -> Value {
     ejected["reason"] = json!("5 answers in a row were errors: 503 Service Unavailable");
     ejected["ejected_ms"] = json!(18_300);
     let mut backends = vec![
-        pool_backend("10.0.3.11", 8080, "alive", &["busy", "busy", "idle", "busy", "idle", "busy", "checking"], None),
-        pool_backend("10.0.3.12", 8080, "alive", &["busy", "busy", "busy", "idle", "busy", "connecting", "held"], None),
+        pool_backend("10.0.3.11", 8080, "healthy", &["busy", "busy", "idle", "busy", "idle", "busy", "checking"], None),
+        pool_backend(
+            "10.0.3.12",
+            8080,
+            "healthy",
+            &["busy", "busy", "busy", "idle", "busy", "connecting", "held"],
+            None,
+        ),
         pool_backend("10.0.3.13", 8080, "dead", &["backoff"], Some((DOWN, 7_600))),
         ejected,
     ];
@@ -213,8 +219,8 @@ fn api() -> Value {
 fn orders() -> Value {
     let mut orders = pool(
         vec![
-            pool_backend("10.0.4.1", 5432, "alive", &["busy", "busy", "idle", "idle"], None),
-            pool_backend("10.0.4.2", 5432, "alive", &["busy", "idle", "idle", "closing"], None),
+            pool_backend("10.0.4.1", 5432, "healthy", &["busy", "busy", "idle", "idle"], None),
+            pool_backend("10.0.4.2", 5432, "healthy", &["busy", "idle", "idle", "closing"], None),
         ],
         0,
     );
@@ -227,7 +233,7 @@ fn orders() -> Value {
 
 fn sessions() -> Value {
     let phases = ["idle"; 9].map(|idle| idle).into_iter().chain(["busy"; 5]).collect::<Vec<_>>();
-    pool(vec![pool_backend("redis-1.example.com", 6379, "alive", &phases, None)], 0)
+    pool(vec![pool_backend("redis-1.example.com", 6379, "healthy", &phases, None)], 0)
 }
 
 fn connection(place: usize, idle: &str, leases: usize, kept: bool, idle_ms: Option<u64>) -> Value {
@@ -259,9 +265,9 @@ fn set(backends: Vec<Value>, target: Option<usize>, max_idle_ms: Option<u64>) ->
 
 fn search() -> Value {
     let backends = vec![
-        set_backend("10.0.5.1", 8443, "alive", vec![connection(0, "using", 17, true, None)], 0),
-        set_backend("10.0.5.2", 8443, "alive", vec![connection(0, "using", 14, true, None)], 0),
-        set_backend("10.0.5.3", 8443, "alive", vec![connection(0, "using", 0, true, Some(900))], 0),
+        set_backend("10.0.5.1", 8443, "healthy", vec![connection(0, "using", 17, true, None)], 0),
+        set_backend("10.0.5.2", 8443, "healthy", vec![connection(0, "using", 14, true, None)], 0),
+        set_backend("10.0.5.3", 8443, "healthy", vec![connection(0, "using", 0, true, Some(900))], 0),
     ];
     set(backends, Some(3), None)
 }
@@ -273,18 +279,18 @@ fn brokers() -> Value {
         set_backend(
             "broker-1.example.com",
             6650,
-            "alive",
+            "healthy",
             vec![busy, connection(1, "marked", 0, false, Some(21_000))],
             0,
         ),
         set_backend(
             "broker-2.example.com",
             6650,
-            "alive",
+            "healthy",
             vec![connection(0, "before_release", 0, false, Some(61_000))],
             0,
         ),
-        set_backend("broker-3.example.com", 6650, "unproven", Vec::new(), 1),
+        set_backend("broker-3.example.com", 6650, "unknown", Vec::new(), 1),
     ];
     set(backends, None, Some(60_000))
 }

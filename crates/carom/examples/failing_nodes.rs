@@ -120,9 +120,8 @@ fn print_line(second: u32, pool: &Pool<Tcp>, addresses: &[SocketAddr], seen: &mu
 
 fn describe(state: BackendState) -> &'static str {
     match state {
-        BackendState::Unproven => "unproven",
-        BackendState::Alive => "alive",
-        BackendState::Doubted => "doubted",
+        BackendState::Unknown => "unknown",
+        BackendState::Healthy => "healthy",
         BackendState::Dead => "dead",
         BackendState::Removed => "removed",
         _ => "other",

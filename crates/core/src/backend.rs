@@ -156,20 +156,32 @@ impl fmt::Debug for Backend {
     }
 }
 
-/// What is believed of a backend.
+/// The health of a backend, as it is shown and as it is used: one state for pools, sets, metrics and logs.
+///
+/// # States
+///
+/// ```text
+///   unknown           first success                               --> healthy
+///   healthy, unknown  attempts exhausted, no working connection   --> dead       success                           --> healthy
+///   healthy           `consecutive` failed uses                   --> ejected    time over                         --> healthy
+///   healthy, unknown  `unhealthy_threshold` failed active checks  --> unhealthy  `healthy_threshold` passed checks --> healthy
+///   any               the resolver removes it                     --> removed
+/// ```
+///
+/// If several apply, the order is dead, unhealthy, ejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendState {
-    /// Not connected to yet.
-    Unproven,
-    /// Has worked and is not known not to.
-    Alive,
-    /// Nothing works at present and the last attempt failed or hangs.
-    Doubted,
-    /// Attempts ran out; it is watched.
+    /// No connection to it has been attempted, or none has succeeded yet.
+    Unknown,
+    /// The last evidence was good.
+    Healthy,
+    /// Its attempts to connect are exhausted. It is probed.
     Dead,
-    /// It failed its users; it is left out for a while.
+    /// Its active checks fail.
+    Unhealthy,
+    /// Its uses failed. It gets no traffic for a while.
     Ejected,
-    /// No longer resolved; what is left of it is on its way out.
+    /// The resolver does not name it any more. Its connections drain.
     Removed,
 }
 

@@ -12,7 +12,7 @@
 //! assert!(ejection.validate().is_ok());
 //! ```
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest ejection, unless the first one is longer.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -108,35 +108,6 @@ impl Ejection {
     fn most(&self, known: usize) -> usize {
         // A share that means a whole number may come out a hair below it.
         ((known as f64 * self.max_ejected + 1e-9) as usize).min(known)
-    }
-}
-
-/// How a backend has served its users.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Service {
-    /// Uses that failed since one succeeded.
-    pub(crate) failures: u32,
-    /// How often it has been ejected, those times aside that it has been forgiven.
-    ejections: u32,
-    /// Until when it is out, if it is.
-    pub(crate) ejected_until: Option<Instant>,
-    /// Since when it serves again.
-    back_since: Option<Instant>,
-}
-
-impl Service {
-    /// It is out from now on: until when.
-    pub(crate) fn eject(&mut self, ejection: &Ejection, now: Instant) -> Instant {
-        let served = self.back_since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
-        let times = self.ejections.saturating_sub(ejection.forgives(served)) + 1;
-        let until = now + ejection.lasts(times);
-        (self.failures, self.ejections, self.ejected_until) = (0, times, Some(until));
-        until
-    }
-
-    /// It serves again.
-    pub(crate) fn come_back(&mut self, now: Instant) {
-        (self.ejected_until, self.back_since) = (None, Some(now));
     }
 }
 

@@ -37,6 +37,10 @@ pub enum Turn {
     },
     /// It was left out, and takes part again.
     Returned,
+    /// Active checks of it fail.
+    Unhealthy,
+    /// Active checks of it had failed, and pass again.
+    ChecksPass,
 }
 
 /// What has not been taken yet.

@@ -53,7 +53,7 @@ async fn a_full_server_goes_on_serving_and_is_not_hammered() {
     while start.elapsed() < ms(5000) {
         let snapshot = trial.pool.snapshot();
         let (pool, backend) = (&snapshot.pool, &snapshot.pool.backends[0]);
-        assert_eq!((pool.dead, backend.state), (0, BackendState::Alive), "{snapshot:#?}");
+        assert_eq!((pool.dead, backend.state), (0, BackendState::Healthy), "{snapshot:#?}");
         samples += 1;
         low += usize::from(pool.counts.working() < 7);
         heard |= snapshot.cause.is_some_and(|cause| cause.to_string().contains("too many clients already"));

@@ -115,32 +115,32 @@ pub struct Backend {
     pub weight: u16,
 }
 
-/// What is believed of a backend.
+/// The health of a backend; see [`pool::BackendState`](crate::pool::BackendState).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum BackendState {
-    /// Not connected to yet.
-    Unproven,
-    /// Has worked and is not known not to.
-    Alive,
-    /// Nothing works at present and the last attempt failed or hangs.
-    Doubted,
-    /// Attempts ran out.
+    /// No connection to it has been attempted, or none has succeeded yet.
+    Unknown,
+    /// The last evidence was good.
+    Healthy,
+    /// Its attempts to connect are exhausted. It is probed.
     Dead,
-    /// It failed its users; it is left out for a while.
+    /// Its active checks fail.
+    Unhealthy,
+    /// Its uses failed. It gets no traffic for a while.
     Ejected,
-    /// No longer resolved; drains.
+    /// The resolver does not name it any more. Its connections drain.
     Removed,
 }
 
 impl From<backend::BackendState> for BackendState {
     fn from(state: backend::BackendState) -> BackendState {
         match state {
-            backend::BackendState::Unproven => BackendState::Unproven,
-            backend::BackendState::Alive => BackendState::Alive,
-            backend::BackendState::Doubted => BackendState::Doubted,
+            backend::BackendState::Unknown => BackendState::Unknown,
+            backend::BackendState::Healthy => BackendState::Healthy,
             backend::BackendState::Dead => BackendState::Dead,
+            backend::BackendState::Unhealthy => BackendState::Unhealthy,
             backend::BackendState::Ejected => BackendState::Ejected,
             backend::BackendState::Removed => BackendState::Removed,
         }

@@ -21,6 +21,9 @@ pub struct Pool {
     pub longest_wait_ms: Option<u64>,
     /// How many backends are dead.
     pub dead: usize,
+    /// So few backends are healthy that those that are ejected or unhealthy are used as well.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub panic: bool,
     /// Each backend, most preferred first, then the removed ones that still drain.
     pub backends: Vec<PoolBackend>,
     /// When it last planned, how long ago; `None` before the first time.
@@ -50,8 +53,14 @@ pub struct PoolBackend {
     /// Who it is.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub backend: Backend,
-    /// What is believed of it.
+    /// Its health.
     pub state: BackendState,
+    /// It is ejected or unhealthy, and gets no traffic: there is no panic.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub out: bool,
+    /// The last attempt to connect failed or hangs, and no connection works.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub failing: bool,
     /// Each of its slots.
     pub slots: Vec<Slot>,
     /// Why it failed last, if it has not worked since.

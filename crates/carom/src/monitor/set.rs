@@ -22,6 +22,9 @@ pub struct Set {
     pub leases: usize,
     /// How many known backends are dead.
     pub dead: usize,
+    /// So few backends are healthy that those that are ejected or unhealthy are used as well.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub panic: bool,
     /// Each known backend, most preferred first, then others that there is a connection or a dial to.
     pub backends: Vec<SetBackend>,
     /// When it last planned, how long ago; `None` before the first time, and for a lazy one.
@@ -53,8 +56,14 @@ pub struct SetBackend {
     /// Who it is.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub backend: Backend,
-    /// What is believed of it.
+    /// Its health.
     pub state: BackendState,
+    /// It is ejected or unhealthy, and gets no traffic: there is no panic.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub out: bool,
+    /// The last attempt to connect failed or hangs, and no connection works.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub failing: bool,
     /// Its connections.
     pub connections: Vec<SetConnection>,
     /// Dials under way or waiting for their turn.

@@ -32,6 +32,7 @@ impl<C: Connect> Observe for Shared<C> {
             waiting: pool.figures.waiting,
             longest_wait_ms: pool.waiting_since.map(|since| ms_since(since, now)),
             dead: pool.figures.dead,
+            panic: pool.figures.is_panic,
             backends: backends.collect(),
             last_plan_ms: pool.planned_at.map(|at| ms_since(at, now)),
             cause: told.latest_of(|_| true),
@@ -51,6 +52,8 @@ fn describe(
     monitor::PoolBackend {
         backend: (&*seen.backend).into(),
         state: seen.state.into(),
+        out: seen.is_out,
+        failing: seen.is_failing,
         slots: slots.iter().map(|slot| slot_of(now, slot)).collect(),
         reason,
         next_attempt_ms: seen.next_attempt.map(|at| ms_until(at, now)),

@@ -54,6 +54,7 @@ impl<S: Share> Observe for Shared<S> {
             dialling: set.figures.dialling,
             leases: set.figures.leases,
             dead: set.figures.dead,
+            panic: set.figures.is_panic,
             backends: backends.collect(),
             last_plan_ms: set.planned_at.map(|at| ms_since(at, now)),
             cause: told.latest_of(|backend| known.contains(backend)),
@@ -82,6 +83,8 @@ fn describe(
     monitor::SetBackend {
         backend: (&*seen.backend).into(),
         state: seen.state.into(),
+        out: seen.is_out,
+        failing: seen.is_failing,
         connections,
         dialling: seen.dialling,
         reason,

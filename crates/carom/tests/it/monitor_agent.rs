@@ -44,7 +44,7 @@ async fn the_pool_of_an_origin_is_seen_with_its_resolver() {
     let seen = monitor.object(id).unwrap();
     let Object::Pool(pool) = seen.object else { panic!("this is no pool") };
     assert_eq!((seen.name.as_str(), pool.state, pool.counters.claims), (API, State::Running, 1));
-    assert_eq!(pool.backends[0].state, BackendState::Alive);
+    assert_eq!(pool.backends[0].state, BackendState::Healthy);
     let resolver = pool.resolver.map(|id| object(&monitor, id));
     assert!(matches!(resolver, Some(Object::Resolver(resolver)) if resolver.backends.len() == 1));
     assert_eq!(kinds(&monitor).len(), 2, "{:?}", kinds(&monitor));

@@ -75,6 +75,8 @@ fn pool(resolver: Option<Id>, state: State, phases: &[Phase]) -> Object {
         reason: None,
         next_attempt_ms: None,
         ejected_ms: None,
+        out: false,
+        failing: false,
         typical_use_us: None,
     };
     Object::Pool(Pool {
@@ -85,8 +87,9 @@ fn pool(resolver: Option<Id>, state: State, phases: &[Phase]) -> Object {
         waiting: 0,
         longest_wait_ms: None,
         dead: 1,
+        panic: false,
         backends: vec![
-            of_backend("b1", "10.0.0.1", BackendState::Alive, slots),
+            of_backend("b1", "10.0.0.1", BackendState::Healthy, slots),
             of_backend("b2", "10.0.0.2", BackendState::Dead, Vec::new()),
         ],
         last_plan_ms: Some(5000),
@@ -114,14 +117,17 @@ fn set(resolver: Option<Id>) -> Object {
         dialling: 0,
         leases: 1,
         dead: 0,
+        panic: false,
         backends: vec![SetBackend {
             backend: backend("b1", "10.0.0.1"),
-            state: BackendState::Alive,
+            state: BackendState::Healthy,
             connections: vec![connection(0, false), connection(1, true)],
             dialling: 0,
             reason: None,
             next_attempt_ms: None,
             ejected_ms: None,
+            out: false,
+            failing: false,
         }],
         last_plan_ms: None,
         cause: None,

@@ -65,7 +65,7 @@ async fn a_pool_is_seen_connecting_and_connected() {
     assert_eq!((before.options.spares, before.options.maximum, before.options.claim_timeout_ms), (2, 2, 700));
     let [backend] = &before.backends[..] else { panic!("{before:?}") };
     // One at a time, until it has worked once.
-    assert_eq!((phases(backend), backend.state), (vec![Phase::Held, Phase::Connecting], BackendState::Unproven));
+    assert_eq!((phases(backend), backend.state), (vec![Phase::Held, Phase::Connecting], BackendState::Unknown));
     let dialling = backend.slots.iter().find(|slot| slot.phase == Phase::Connecting).unwrap();
     assert_eq!(dialling.ms, Some(10), "for so long");
     assert_eq!((backend.backend.address.as_str(), backend.backend.port), ("10.0.0.1", 80));
@@ -77,7 +77,7 @@ async fn a_pool_is_seen_connecting_and_connected() {
     let after = seen(&monitor, "orders").unwrap();
     assert_eq!(after.state, State::Running);
     assert_eq!(phases(&after.backends[0]), [Phase::Connecting, Phase::Idle]);
-    assert_eq!((after.backends[0].state, after.counters.connects), (BackendState::Alive, 2));
+    assert_eq!((after.backends[0].state, after.counters.connects), (BackendState::Healthy, 2));
 
     let all = monitor.snapshot().objects;
     let own = monitor.object(pool.id()).expect("it is there");
@@ -109,14 +109,14 @@ async fn a_dead_backend_is_seen_with_its_reason_and_its_next_attempt() {
     assert_eq!(dead.slots[0].ms, Some(next), "of backoff, how long it will yet take");
     assert!(before.cause.as_ref().is_some_and(|cause| cause.contains("10.0.0.2")), "{:?}", before.cause);
     let alive = before.backends.iter().find(|backend| backend.backend.address == "10.0.0.1").unwrap();
-    assert_eq!((alive.state, &alive.reason, alive.next_attempt_ms), (BackendState::Alive, &None, None));
+    assert_eq!((alive.state, &alive.reason, alive.next_attempt_ms), (BackendState::Healthy, &None, None));
     assert_eq!(before.counters.connect_failures, 2);
 
     script.set(address(2), OnConnect::Succeed);
     sleep(ms(next + 10)).await;
     let after = seen(&monitor, "orders").unwrap();
     let back = after.backends.iter().find(|backend| backend.backend.address == "10.0.0.2").unwrap();
-    assert_eq!((back.state, &back.reason, after.dead), (BackendState::Alive, &None, 0));
+    assert_eq!((back.state, &back.reason, after.dead), (BackendState::Healthy, &None, 0));
     assert_eq!(after.cause, None);
     drop(pool);
 }
@@ -234,7 +234,7 @@ async fn an_ejected_backend_is_seen_until_it_is_back() {
     assert!(out.reason.is_some_and(|reason| reason.contains("nonsense")));
     sleep(ms(1600)).await;
     let back = find(&seen(&monitor, "orders").unwrap());
-    assert_eq!((back.state, back.ejected_ms), (BackendState::Alive, None));
+    assert_eq!((back.state, back.ejected_ms), (BackendState::Healthy, None));
 }
 
 #[tokio::test(start_paused = true)]

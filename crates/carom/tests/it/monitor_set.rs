@@ -53,10 +53,10 @@ async fn a_set_is_seen_connected_with_who_holds_what() {
     assert_eq!((now.state, now.leases, now.counters.leases, now.counters.waited), (State::Running, 3, 3, 1));
     let one = find(&now, 1);
     let [connection] = &one.connections[..] else { panic!("{one:?}") };
-    assert_eq!((one.state, connection.leases, connection.roles.get("reader")), (BackendState::Alive, 3, Some(&2)));
+    assert_eq!((one.state, connection.leases, connection.roles.get("reader")), (BackendState::Healthy, 3, Some(&2)));
     assert_eq!((connection.age_ms, connection.idle_ms, connection.idle), (30, None, Idle::Using));
     assert!(!connection.draining && !connection.kept);
-    assert_eq!((find(&now, 2).state, find(&now, 2).connections.len()), (BackendState::Unproven, 0));
+    assert_eq!((find(&now, 2).state, find(&now, 2).connections.len()), (BackendState::Unknown, 0));
     drop((reading, other, plain));
     sleep(ms(20)).await;
     assert_eq!(find(&seen(&monitor, "lines").unwrap(), 1).connections[0].idle_ms, Some(20));
@@ -75,7 +75,7 @@ async fn idle_connections_are_seen_marked_and_counted_when_they_are_released() {
     script.until(|script| script.open_total() == 0).await;
     let after = seen(&monitor, "lines").unwrap();
     assert_eq!((find(&after, 1).connections.len(), after.counters.released), (0, 1));
-    assert_eq!(find(&after, 1).state, BackendState::Alive, "it has worked and is not known not to");
+    assert_eq!(find(&after, 1).state, BackendState::Healthy, "it has worked and is not known not to");
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn an_eager_set_is_seen_keeping_and_watching() {
     sleep(ms(next + 10)).await;
     let after = seen(&monitor, "lines").unwrap();
     let back = find(&after, 2);
-    assert_eq!((back.state, &back.reason, back.next_attempt_ms, after.dead), (BackendState::Alive, &None, None, 0));
+    assert_eq!((back.state, &back.reason, back.next_attempt_ms, after.dead), (BackendState::Healthy, &None, None, 0));
     drop(set);
 }
 
@@ -135,7 +135,8 @@ async fn who_waits_and_what_is_dialled_is_seen_and_counted() {
     });
     sleep(ms(600)).await;
     let now = seen(&monitor, "lines").unwrap();
-    assert_eq!((find(&now, 9).dialling, find(&now, 9).state), (1, BackendState::Doubted), "it hangs");
+    let hanging = find(&now, 9);
+    assert_eq!((hanging.dialling, hanging.state, hanging.failing), (1, BackendState::Unknown, true), "it hangs");
     foreign.abort();
     assert!(foreign.await.is_err());
     assert_eq!(seen(&monitor, "lines").unwrap().counters.given_up, 1, "it was not told to");
@@ -163,7 +164,7 @@ async fn an_ejected_backend_is_seen_until_it_is_back() {
     assert_eq!((find(&now, 1).state, find(&now, 1).ejected_ms), (BackendState::Ejected, Some(1500)));
     sleep(ms(1600)).await;
     let after = seen(&monitor, "lines").unwrap();
-    assert_eq!((find(&after, 1).state, find(&after, 1).ejected_ms), (BackendState::Alive, None));
+    assert_eq!((find(&after, 1).state, find(&after, 1).ejected_ms), (BackendState::Healthy, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +181,7 @@ async fn a_removed_backend_is_seen_while_it_drains_and_a_stopped_set_is_not() {
     let now = seen(&monitor, "lines").unwrap();
     assert_eq!(find(&now, 1).state, BackendState::Removed);
     assert!(find(&now, 1).connections[0].draining);
-    assert_eq!(find(&now, 2).state, BackendState::Unproven);
+    assert_eq!(find(&now, 2).state, BackendState::Unknown);
     set.close();
     assert_eq!(seen(&monitor, "lines").unwrap().state, State::Stopping);
     drop(lease);

@@ -141,7 +141,7 @@ async fn a_backend_that_dies_is_watched_and_used_again() {
     assert!((5..=7).contains(&tries), "{tries} attempts in a minute at a max_delay of 10 s");
     script.set(address(1), OnConnect::Succeed);
     script.until(|script| script.open(address(1)) == 2).await;
-    assert_eq!(state_of(1).0, BackendState::Alive);
+    assert_eq!(state_of(1).0, BackendState::Healthy);
 }
 
 #[tokio::test(start_paused = true)]

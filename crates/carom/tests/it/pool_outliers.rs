@@ -111,7 +111,7 @@ async fn an_ejected_backend_gets_nothing_for_a_while() {
     };
     assert_eq!(state_of(FAILING), BackendState::Ejected);
     sleep(Duration::from_secs(31)).await;
-    assert_eq!(state_of(FAILING), BackendState::Alive, "it gets another chance");
+    assert_eq!(state_of(FAILING), BackendState::Healthy, "it gets another chance");
 }
 
 #[tokio::test(start_paused = true)]

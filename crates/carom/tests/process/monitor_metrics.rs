@@ -128,11 +128,13 @@ fn pool(address: &str, phases: &[Phase], timeouts: u64) -> Object {
 fn pool_of(backends: Vec<(String, &[Phase])>, timeouts: u64) -> Object {
     let of_backend = |(address, phases): (String, &[Phase])| PoolBackend {
         backend: Backend { key: address.clone(), name: address.clone(), address, port: 80, priority: 0, weight: 0 },
-        state: BackendState::Alive,
+        state: BackendState::Healthy,
         slots: phases.iter().map(|phase| Slot { phase: *phase, ms: None }).collect(),
         reason: None,
         next_attempt_ms: None,
         ejected_ms: None,
+        out: false,
+        failing: false,
         typical_use_us: None,
     };
     Object::Pool(SeenPool {
@@ -143,6 +145,7 @@ fn pool_of(backends: Vec<(String, &[Phase])>, timeouts: u64) -> Object {
         waiting: 3,
         longest_wait_ms: Some(1500),
         dead: 0,
+        panic: false,
         backends: backends.into_iter().map(of_backend).collect(),
         last_plan_ms: None,
         cause: None,

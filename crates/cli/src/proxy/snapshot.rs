@@ -103,7 +103,7 @@ impl Backend {
 
     /// Whether it is thought to work, and is asked.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.state, BackendState::Alive | BackendState::Unproven)
+        matches!(self.state, BackendState::Healthy | BackendState::Unknown)
     }
 
     /// Whether it connects, but has failed its users, and is left out for a while.
@@ -131,7 +131,7 @@ impl Upstream {
 
     /// Nobody was connected to yet, so nobody knows better.
     fn unknown(resolution: &Resolution) -> Upstream {
-        let backend = |known: &carom::Backend| Backend::new(&known.into(), BackendState::Unproven, None, None);
+        let backend = |known: &carom::Backend| Backend::new(&known.into(), BackendState::Unknown, None, None);
         let backends = resolution.backends.iter().map(backend).collect();
         Upstream { backends, busy: 0, idle: 0, waiting: 0, trouble: None }
     }

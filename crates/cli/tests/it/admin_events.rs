@@ -29,7 +29,7 @@ async fn a_backend_that_dies_and_comes_back_is_seen_to() {
     let up = Up::start(&folder("events-backend", &[("c.toml", &config)])).await;
     let mut events = Listener::start(up.admin(), &[]).await;
     assert_eq!(events.status, 200);
-    let good = events.until("connections", |view| behind(view, 0)["backends"][0]["state"] == "alive").await;
+    let good = events.until("connections", |view| behind(view, 0)["backends"][0]["state"] == "healthy").await;
     assert_eq!((&good["status"], &behind(&good, 0)["type"]), (&json!("ok"), &json!("pool")), "{good}");
     node.kill().await;
     let bad = events.until("its death", |view| view["status"] == "degraded" && behind(view, 0)["dead"] == 1).await;

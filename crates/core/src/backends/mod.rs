@@ -1,146 +1,74 @@
-//! The backends a pool knows: their health, their slots, and the order in which they are preferred.
+//! The backends of a pool or a set: who they are, how healthy they are, and in which order they are preferred.
+//!
+//! A machine keeps its own part of each backend, such as its slots, as the `T` of a [`Record`]. It reports what happened to a
+//! backend here, and asks here which backends are in rotation. A backend is *known* while the resolver names it. A set also
+//! keeps backends that are not known: somebody asked for one by name.
 
-use crate::backend::Backend;
-use crate::ejection::Service;
-use crate::news::{Turn, Untold};
+mod health;
+
+pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};
+
+use crate::backend::{Backend, BackendState};
+use crate::ejection::Ejection;
+use crate::news::{News, Turn, Untold};
 use crate::random::Random;
-use crate::slot::{Counts, Phase};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is believed of a backend.
-///
-/// ```text
-///              first success                        attempts ran out with nothing working
-///   Unproven ----------------> Proven <---------+   +--------------------------------+
-///      |                         |              |   |                                |
-///      |                         +--------------|---+------> Dead <------------------+
-///      +--- attempts ran out ----------------------------->   |   |  tried at max_delay by one slot; every second if all are
-///                                               +-- success --+   |
-///   any ---- no longer resolved ----> Removed <-------------------+
-/// ```
-///
-/// A dead backend whose tier is not needed, because a better one serves, is not watched and so not called dead for ever: it
-/// goes back to where it came from, doubted.
-///
-/// As long as another backend is doubted less, the plan treats a doubted one with nothing working like a dead one: it keeps
-/// one slot at most, and the others go where claims can be served. One that has something working keeps that, and gets
-/// little more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    /// Never connected to.
-    Unproven { doubt: Doubt },
-    /// Has worked. While it rests (it works, but further connects fail), it gets no more slots than it had; after that one
-    /// more, until a connect beyond those succeeds.
-    Proven { doubt: Doubt, rest: Option<Rest> },
-    /// Attempts ran out.
-    Dead { worked: bool },
-    /// No longer known; it goes when its last slot does.
-    Removed,
-}
+/// The share of the backends that may be out of rotation where no [`Ejection`] says otherwise.
+const MAX_OUT: f64 = 0.5;
 
-/// How much it is doubted that a backend can be connected to. A success ends all doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doubt {
-    None,
-    /// An attempt took so long that another backend was tried instead. It may only be slow.
-    Slow,
-    /// The last attempt failed.
-    Failing,
-}
-
-/// A backend that works would not have more connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rest {
-    pub(crate) until: Instant,
-    /// The connections it had, with those under way. One that it loses leaves a place, which may be taken again.
-    pub(crate) most: usize,
-}
-
-impl Health {
-    pub(crate) fn is_dead(self) -> bool {
-        matches!(self, Health::Dead { .. })
-    }
-
-    pub(crate) fn is_removed(self) -> bool {
-        matches!(self, Health::Removed)
-    }
-
-    pub(crate) fn has_worked(self) -> bool {
-        match self {
-            Health::Proven { .. } => true,
-            Health::Dead { worked } => worked,
-            Health::Unproven { .. } | Health::Removed => false,
-        }
-    }
-
-    /// `None` for what is dead or removed: there is nothing to doubt.
-    pub(crate) fn doubt(self) -> Option<Doubt> {
-        match self {
-            Health::Unproven { doubt } | Health::Proven { doubt, .. } => Some(doubt),
-            Health::Dead { .. } | Health::Removed => None,
-        }
-    }
-
-    pub(crate) fn rest(self) -> Option<Rest> {
-        match self {
-            Health::Proven { rest, .. } => rest,
-            Health::Unproven { .. } | Health::Dead { .. } | Health::Removed => None,
-        }
-    }
-
-    /// What there is to tell when this becomes that; `works` while it has connections.
-    fn turn_to(self, after: Health, works: bool) -> Option<Turn> {
-        let doubts = |health: Health| health.doubt().is_some_and(|doubt| doubt > Doubt::None);
-        match (self, after) {
-            (_, Health::Removed) => None,
-            (Health::Dead { .. }, Health::Dead { .. }) => None,
-            (_, Health::Dead { .. }) => Some(Turn::Dead),
-            // One that nobody watches any more is not back for that.
-            (Health::Dead { .. }, after) => (!doubts(after)).then_some(Turn::Back),
-            (before, after) if doubts(after) => (!doubts(before) && !works).then_some(Turn::Doubted),
-            (Health::Unproven { .. }, _) => Some(Turn::Alive),
-            (before, _) => doubts(before).then_some(Turn::Alive),
-        }
-    }
-
-    fn doubted(self, doubt: Doubt) -> Health {
-        match self {
-            Health::Unproven { .. } => Health::Unproven { doubt },
-            Health::Proven { rest, .. } => Health::Proven { doubt, rest },
-            Health::Dead { .. } | Health::Removed => self,
-        }
-    }
-}
-
-/// A backend and what the pool has of it.
+/// A backend: its health, and what the machine keeps of it.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct Record<T> {
     pub(crate) backend: Arc<Backend>,
+    /// Tells this backend from an earlier one with the same index.
+    pub(crate) serial: u64,
+    /// The resolver names it.
+    pub(crate) known: bool,
     /// The last of the resolver's publications that named it.
     mentioned: u64,
+    /// What connects have shown.
     pub(crate) health: Health,
-    pub(crate) slots: Vec<u32>,
-    /// Slots that wait for their turn to dial, oldest first; some may have moved on.
-    pub(crate) held: VecDeque<u32>,
-    pub(crate) counts: Counts,
-    pub(crate) service: Service,
+    /// What uses have shown.
+    pub(crate) uses: Uses,
+    /// What active checks have shown.
+    checks: Checks,
     pub(crate) setback: Option<Setback>,
-    /// It closed an unused connection: until then only waiting claims are connected.
-    pub(crate) held_off_until: Option<Instant>,
-    /// Of each connection that was closed right after its connect: when its place may be dialled again.
-    pub(crate) pauses: VecDeque<Instant>,
-    /// When the latest attempt began that failed.
-    pub(crate) tried: Option<Instant>,
-    /// When a connection was last added or taken away, where that is limited.
-    pub(crate) changed_at: Option<Instant>,
+    part: T,
 }
 
-/// What the last failure taught, for slots yet to come: the plan may take one away and add another, and that one goes on
+/// What a machine keeps of a backend.
+pub(crate) trait Part {
+    /// Whether a connection to the backend works, as far as is known.
+    fn works(&self) -> bool;
+}
+
+/// The machine's part is at hand without a word.
+impl<T> Deref for Record<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.part
+    }
+}
+
+impl<T> DerefMut for Record<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.part
+    }
+}
+
+/// The last failed attempt, for attempts yet to come: the plan may take one slot away and add another, and that one goes on
 /// where the other stopped. Forgotten when a connection has lived for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setback {
+    /// Attempts in a row that have failed.
     pub(crate) failures: u32,
     /// When that failure was seen.
     pub(crate) failed_at: Instant,
@@ -148,67 +76,156 @@ pub(crate) struct Setback {
     pub(crate) until: Instant,
 }
 
-/// What the resolver's current set says about a backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mention {
-    Unknown,
-    /// It is known, with this priority and weight.
-    Unchanged,
-    /// It is known, but had another priority or weight.
-    Changed,
-    /// This set has named it before.
-    Again,
-}
-
 /// Names a known backend to the machine, for as long as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendId(pub(crate) u32);
 
-impl Record {
-    /// It has served well: what its users and attempts to connect had against it is of no account any more.
+impl<T> Record<T> {
+    /// Forgets failed uses and failed attempts, after a successful use.
     #[inline]
     pub(crate) fn forgive(&mut self) {
-        self.service.failures = 0;
+        self.uses.record_success();
         self.setback = None;
     }
 
-    /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time; the attempts
-    /// that hang do not count then.
-    pub(crate) fn may_dial(&self, hanging: usize, limit: usize) -> bool {
+    /// Whether the next attempt must not be made yet.
+    pub(crate) fn must_wait(&self, now: Instant) -> bool {
+        self.setback.is_some_and(|setback| setback.until > now)
+    }
+
+    /// Whether uses or active checks speak against the backend.
+    pub(crate) fn is_judged_out(&self) -> bool {
+        self.uses.ejected_until().is_some() || self.checks.is_unhealthy()
+    }
+
+    /// The state that is shown.
+    pub(crate) fn state(&self) -> BackendState {
         match self.health {
-            Health::Proven { .. } => self.counts.of(Phase::Connecting) < limit,
-            Health::Unproven { .. } | Health::Dead { .. } => {
-                let dialling = [Phase::Connecting, Phase::Backoff, Phase::Closing];
-                let dialling: usize = dialling.into_iter().map(|phase| self.counts.of(phase)).sum();
-                dialling == hanging && hanging < limit
+            Health::Removed => BackendState::Removed,
+            Health::Dead { .. } => BackendState::Dead,
+            Health::Unproven { .. } | Health::Proven { .. } if self.checks.is_unhealthy() => BackendState::Unhealthy,
+            Health::Unproven { .. } | Health::Proven { .. } if self.uses.ejected_until().is_some() => {
+                BackendState::Ejected
             }
-            Health::Removed => false,
+            Health::Unproven { .. } => BackendState::Unknown,
+            Health::Proven { .. } => BackendState::Healthy,
+        }
+    }
+
+    /// How it counts among the known backends.
+    fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        if !self.known {
+            return tally;
+        }
+        tally.judged_out = usize::from(self.is_judged_out());
+        match self.health.doubt() {
+            Some(doubt) => {
+                tally.doubted[doubt as usize] = 1;
+                tally.healthy = usize::from(!self.is_judged_out());
+            }
+            None => tally.dead = 1,
+        }
+        tally
+    }
+}
+
+impl<T: Part> Record<T> {
+    /// Whether the last attempt failed or hangs, and no connection works.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.health.doubt().is_some_and(|doubt| doubt > Doubt::None) && !self.works()
+    }
+}
+
+/// How many of the known backends are what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    dead: usize,
+    /// Ejected or unhealthy, dead or not.
+    judged_out: usize,
+    /// Neither dead, ejected nor unhealthy.
+    healthy: usize,
+    /// Those that are not dead, by doubt.
+    doubted: [usize; 3],
+}
+
+impl Tally {
+    fn replace(&mut self, before: Tally, after: Tally) {
+        let replace = |count: &mut usize, before, after| *count = *count - before + after;
+        replace(&mut self.dead, before.dead, after.dead);
+        replace(&mut self.judged_out, before.judged_out, after.judged_out);
+        replace(&mut self.healthy, before.healthy, after.healthy);
+        for (count, (before, after)) in self.doubted.iter_mut().zip(before.doubted.into_iter().zip(after.doubted)) {
+            replace(count, before, after);
         }
     }
 }
 
-/// All records, and which of them are known at present.
+/// What a publication of the resolver has changed.
 #[derive(Debug, Default)]
-pub(crate) struct Backends {
-    records: Vec<Option<Record>>,
-    free: Vec<u32>,
-    by_backend: BTreeMap<Backend, u32>,
-    /// Known backends, most preferred first.
-    order: Vec<u32>,
-    dead: usize,
-    ejected: usize,
-    /// How many of the others are doubted how much.
-    doubted: [usize; 3],
-    pub(crate) news: Untold,
+pub(crate) struct Diff {
+    /// Backends that are known from now on, in the resolver's order.
+    pub(crate) added: Vec<u32>,
+    /// Known backends with another priority or weight.
+    pub(crate) changed: Vec<u32>,
+    /// Backends that are not known any more. They have left the order.
+    pub(crate) removed: Vec<u32>,
 }
 
-impl Backends {
-    pub(crate) fn get(&self, index: u32) -> &Record {
-        self.records[index as usize].as_ref().expect("a slot's backend stays as long as the slot")
+impl Diff {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// All records, and which of them are known at present.
+#[derive(Debug)]
+pub(crate) struct Backends<T> {
+    /// Boxed, since a record is large and is moved when others come.
+    records: Vec<Option<Box<Record<T>>>>,
+    free: Vec<u32>,
+    by_key: BTreeMap<(SocketAddr, Arc<str>), u32>,
+    /// Known backends, most preferred first.
+    order: Vec<u32>,
+    /// How many sets the resolver has published.
+    publications: u64,
+    next_serial: u64,
+    tally: Tally,
+    /// So few backends are healthy that those that are ejected or unhealthy are used as well.
+    panic: bool,
+    news: Untold,
+}
+
+impl<T> Default for Backends<T> {
+    fn default() -> Backends<T> {
+        Backends {
+            records: Vec::new(),
+            free: Vec::new(),
+            by_key: BTreeMap::new(),
+            order: Vec::new(),
+            publications: 0,
+            next_serial: 0,
+            tally: Tally::default(),
+            panic: false,
+            news: Untold::default(),
+        }
+    }
+}
+
+impl<T> Backends<T> {
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Record<T> {
+        self.records[index as usize].as_ref().expect("a record outlives what names it")
     }
 
-    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Record {
-        self.records[index as usize].as_mut().expect("a slot's backend stays as long as the slot")
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Record<T> {
+        self.records[index as usize].as_mut().expect("a record outlives what names it")
+    }
+
+    /// The record with this index, if there is one.
+    pub(crate) fn lookup(&self, index: u32) -> Option<&Record<T>> {
+        self.records.get(index as usize)?.as_deref()
     }
 
     /// Known backends, most preferred first.
@@ -216,182 +233,141 @@ impl Backends {
         &self.order
     }
 
+    /// The records of known backends, most preferred first.
+    pub(crate) fn known_records(&self) -> impl Iterator<Item = &Record<T>> {
+        self.order.iter().map(|&index| self.get(index))
+    }
+
     pub(crate) fn known(&self) -> usize {
         self.order.len()
     }
 
+    /// How many records there are, those of backends that are not known included.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
     pub(crate) fn dead(&self) -> usize {
-        self.dead
-    }
-
-    pub(crate) fn ejected(&self) -> usize {
-        self.ejected
-    }
-
-    /// Known backends that are neither dead nor ejected. Linear in backends.
-    pub(crate) fn healthy(&self) -> usize {
-        let is_healthy = |record: &Record| !record.health.is_dead() && record.service.ejected_until.is_none();
-        self.order.iter().filter(|&&index| is_healthy(self.get(index))).count()
-    }
-
-    /// A backend is out.
-    pub(crate) fn eject(&mut self, index: u32, service: Service) {
-        let record = self.records[index as usize].as_mut().expect("who is ejected is known");
-        record.service = service;
-        self.ejected += 1;
-        if let Some(until) = service.ejected_until {
-            self.news.note(&record.backend, Turn::Ejected { until });
-        }
-    }
-
-    /// An ejected backend takes part again.
-    pub(crate) fn readmit(&mut self, index: u32) {
-        if self.end_ejection(index) {
-            let backend = Arc::clone(&self.get(index).backend);
-            self.news.note(&backend, Turn::Returned);
-        }
-    }
-
-    fn end_ejection(&mut self, index: u32) -> bool {
-        let was_out = self.get_mut(index).service.ejected_until.take().is_some();
-        self.ejected -= usize::from(was_out);
-        was_out
-    }
-
-    pub(crate) fn find(&self, backend: &Backend) -> Option<u32> {
-        self.by_backend.get(backend).copied()
+        self.tally.dead
     }
 
     pub(crate) fn all_dead(&self) -> bool {
-        self.dead == self.known() && self.known() > 0
+        self.dead() == self.known() && self.known() > 0
     }
 
-    /// How many backends are doubted just so much, and not dead.
+    /// How many known backends are doubted just so much, and not dead.
     pub(crate) fn doubted(&self, doubt: Doubt) -> usize {
-        self.doubted[doubt as usize]
+        self.tally.doubted[doubt as usize]
     }
 
-    /// Every record, those of removed backends included.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Record)> {
-        self.records.iter().enumerate().filter_map(|(index, record)| Some((index as u32, record.as_ref()?)))
+    pub(crate) fn find(&self, backend: &Backend) -> Option<u32> {
+        self.by_key.get(&backend.key()).copied()
     }
 
-    /// Notes that the resolver's current set names a backend, and its priority and weight there. The first mention counts.
-    pub(crate) fn mention(&mut self, publication: u64, backend: &Backend) -> Mention {
-        let Some(&index) = self.by_backend.get(backend) else { return Mention::Unknown };
-        let record = self.get_mut(index);
-        if std::mem::replace(&mut record.mentioned, publication) == publication {
-            return Mention::Again;
+    /// Every record, known or not.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Record<T>)> {
+        self.records.iter().enumerate().filter_map(|(index, record)| Some((index as u32, record.as_deref()?)))
+    }
+
+    pub(crate) fn take_news(&mut self) -> Option<News> {
+        self.news.take()
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Follows the resolver's whole current set; of duplicates the first counts. A new backend enters the order at a random place.
+    pub(crate) fn update(&mut self, current: &[Backend], part: impl Fn() -> T, random: &mut Random) -> Diff {
+        self.publications += 1;
+        let publication = self.publications;
+        let (mut diff, mut new, mut still_known) = (Diff::default(), Vec::new(), 0);
+        for backend in current {
+            let index = self.find(backend);
+            let Some((index, record)) = index.map(|index| (index, self.get_mut(index))) else {
+                new.push(backend);
+                continue;
+            };
+            if std::mem::replace(&mut record.mentioned, publication) == publication {
+                continue;
+            }
+            if (record.backend.priority(), record.backend.weight()) != (backend.priority(), backend.weight()) {
+                record.backend = Arc::new(backend.clone());
+                diff.changed.push(index);
+            }
+            if record.known {
+                still_known += 1;
+            } else {
+                new.push(backend);
+            }
         }
-        if (record.backend.priority(), record.backend.weight()) == (backend.priority(), backend.weight()) {
-            return Mention::Unchanged;
+        if still_known < self.known() {
+            diff.removed =
+                self.order.iter().copied().filter(|&index| self.get(index).mentioned != publication).collect();
+            let removed: BTreeSet<u32> = diff.removed.iter().copied().collect();
+            self.order.retain(|index| !removed.contains(index));
+            removed.into_iter().for_each(|index| self.change(index, |record| record.known = false));
         }
-        record.backend = Arc::new(backend.clone());
-        Mention::Changed
+        // In the resolver's order, so that chance alone decides the preference.
+        for backend in new {
+            let index = self.find_or_insert(backend, &part);
+            if !self.get(index).known {
+                self.get_mut(index).mentioned = publication;
+                self.order.insert(random.below(self.order.len() + 1), index);
+                self.change(index, |record| record.known = true);
+                diff.added.push(index);
+            }
+        }
+        diff
     }
 
-    /// The known backends that were not mentioned.
-    pub(crate) fn vanished(&self, publication: u64) -> Vec<u32> {
-        self.by_backend.values().copied().filter(|&index| self.get(index).mentioned != publication).collect()
-    }
-
-    /// Adds a backend at a random place in the preference order.
-    pub(crate) fn insert(&mut self, backend: &Backend, publication: u64, random: &mut Random) -> u32 {
-        let record = Record {
+    /// The index of a backend, which has a record from now on, known or not.
+    pub(crate) fn find_or_insert(&mut self, backend: &Backend, part: impl FnOnce() -> T) -> u32 {
+        if let Some(index) = self.find(backend) {
+            return index;
+        }
+        self.next_serial += 1;
+        let record = Some(Box::new(Record {
             backend: Arc::new(backend.clone()),
-            mentioned: publication,
+            serial: self.next_serial,
+            known: false,
+            mentioned: 0,
             health: Health::Unproven { doubt: Doubt::None },
-            slots: Vec::new(),
-            held: VecDeque::new(),
-            counts: Counts::default(),
-            service: Service::default(),
+            uses: Uses::default(),
+            checks: Checks::default(),
             setback: None,
-            held_off_until: None,
-            pauses: VecDeque::new(),
-            tried: None,
-            changed_at: None,
-        };
+            part: part(),
+        }));
         let index = match self.free.pop() {
             Some(index) => {
-                self.records[index as usize] = Some(record);
+                self.records[index as usize] = record;
                 index
             }
             None => {
-                self.records.push(Some(record));
+                self.records.push(record);
                 (self.records.len() - 1) as u32
             }
         };
-        self.doubted[Doubt::None as usize] += 1;
-        self.by_backend.insert(backend.clone(), index);
-        self.order.insert(random.below(self.order.len() + 1), index);
+        self.by_key.insert(backend.key(), index);
         index
     }
 
-    /// These are known no more: all of them leave the order at once, and are then to be removed one by one.
-    pub(crate) fn leave_order(&mut self, vanished: &[u32]) {
-        let vanished: BTreeSet<u32> = vanished.iter().copied().collect();
-        self.order.retain(|index| !vanished.contains(index));
-    }
-
-    /// A backend that has left the order is removed; [`Backends::forget_if_empty`] drops its record when its last slot has
-    /// gone.
-    pub(crate) fn remove(&mut self, index: u32) {
-        self.end_ejection(index);
-        self.set_health(index, Health::Removed);
-        let backend = Arc::clone(&self.get(index).backend);
-        self.by_backend.remove(&*backend);
-    }
-
-    /// Drops the record of a removed backend without slots.
-    pub(crate) fn forget_if_empty(&mut self, index: u32) {
-        let record = self.get(index);
-        if record.health.is_removed() && record.slots.is_empty() {
-            self.records[index as usize] = None;
-            self.free.push(index);
+    /// No backend is known any more; the records stay.
+    pub(crate) fn forget_order(&mut self) {
+        for index in std::mem::take(&mut self.order) {
+            self.change(index, |record| record.known = false);
         }
     }
 
-    pub(crate) fn set_health(&mut self, index: u32, health: Health) {
-        let record = self.records[index as usize].as_mut().expect("a slot's backend stays as long as the slot");
-        let before = std::mem::replace(&mut record.health, health);
-        if let Some(turn) = before.turn_to(health, record.counts.working() > 0) {
-            self.news.note(&record.backend, turn);
+    /// Drops a record that is not known.
+    pub(crate) fn forget(&mut self, index: u32) {
+        debug_assert!(!self.get(index).known, "known backends have a record");
+        let key = self.get(index).backend.key();
+        if self.by_key.get(&key) == Some(&index) {
+            self.by_key.remove(&key);
         }
-        self.dead += usize::from(health.is_dead());
-        self.dead -= usize::from(before.is_dead());
-        if let Some(doubt) = health.doubt() {
-            self.doubted[doubt as usize] += 1;
-        }
-        if let Some(doubt) = before.doubt() {
-            self.doubted[doubt as usize] -= 1;
-        }
-    }
-
-    /// Doubts a backend at least so much; true when that is news.
-    pub(crate) fn doubt(&mut self, index: u32, doubt: Doubt) -> bool {
-        let health = self.get(index).health;
-        let is_news = health.doubt().is_some_and(|before| before < doubt);
-        if is_news {
-            self.set_health(index, health.doubted(doubt));
-        }
-        is_news
-    }
-
-    /// Leaves a backend that works with what it has or is connecting until then, the slot that was given up aside.
-    pub(crate) fn rest(&mut self, index: u32, until: Instant) {
-        let record = self.get(index);
-        let most = record.counts.working() + record.counts.of(Phase::Connecting) - 1;
-        let doubt = record.health.doubt().unwrap_or(Doubt::None);
-        self.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
-    }
-
-    /// Nobody watches a backend that is not needed: what it was is no reason to call it dead.
-    pub(crate) fn forgive(&mut self, index: u32) {
-        if let Health::Dead { worked } = self.get(index).health {
-            let doubt = Doubt::Failing;
-            let health = if worked { Health::Proven { doubt, rest: None } } else { Health::Unproven { doubt } };
-            self.set_health(index, health);
-        }
+        self.records[index as usize] = None;
+        self.free.push(index);
     }
 
     /// A backend becomes the least preferred.
@@ -408,5 +384,154 @@ impl Backends {
         let Some(last) = self.order.pop() else { return false };
         self.order.insert(random.below(self.order.len() + 1), last);
         true
+    }
+
+    /// Changes a record and keeps the counts right.
+    fn change<R>(&mut self, index: u32, change: impl FnOnce(&mut Record<T>) -> R) -> R {
+        let record = self.records[index as usize].as_mut().expect("a record outlives what names it");
+        let before = record.tally();
+        let result = change(record);
+        self.tally.replace(before, record.tally());
+        result
+    }
+
+    /// For logs. Backends that are not known are the business of whoever asked for them.
+    fn note(&mut self, index: u32, turn: Turn) {
+        let record = self.records[index as usize].as_ref().expect("a record outlives what names it");
+        if record.known {
+            self.news.note(&record.backend, turn);
+        }
+    }
+}
+
+/// Rotation: which backends get traffic.
+impl<T> Backends<T> {
+    /// Counts a failed use. True if the backend is ejected by it.
+    pub(crate) fn record_failed_use(&mut self, now: Instant, index: u32, ejection: Option<&Ejection>) -> bool {
+        let Some(ejection) = ejection else { return false };
+        self.get_mut(index).uses.record_failure();
+        let record = self.get(index);
+        let is_judged = !record.known || record.health.is_dead() || record.is_judged_out();
+        if is_judged || !ejection.is_too_much(record.uses.failures()) {
+            return false;
+        }
+        if !ejection.allows_one_more(self.known(), self.tally.healthy) {
+            return false;
+        }
+        let until = self.change(index, |record| record.uses.eject(ejection, now));
+        self.note(index, Turn::Ejected { until });
+        true
+    }
+
+    /// Ends the ejections whose time is over, and returns whose.
+    pub(crate) fn end_ejections(&mut self, now: Instant) -> Vec<u32> {
+        if self.tally.judged_out == 0 {
+            return Vec::new();
+        }
+        let is_over = |&index: &u32| self.get(index).uses.ejected_until().is_some_and(|until| until <= now);
+        let over: Vec<u32> = self.order.iter().copied().filter(is_over).collect();
+        for &index in &over {
+            self.change(index, |record| record.uses.reinstate(now));
+            self.note(index, Turn::Returned);
+        }
+        over
+    }
+
+    /// When the next ejection ends.
+    pub(crate) fn next_reinstatement(&self) -> Option<Instant> {
+        if self.tally.judged_out == 0 {
+            return None;
+        }
+        self.known_records().filter_map(|record| record.uses.ejected_until()).min()
+    }
+
+    /// Begins or ends a panic: whether so few backends are healthy that those that are ejected or unhealthy are used as well.
+    pub(crate) fn update_panic(&mut self, ejection: Option<&Ejection>) {
+        self.panic = self.needs_panic(ejection);
+    }
+
+    /// Whether [`update_panic`](Backends::update_panic) would change anything.
+    pub(crate) fn panic_is_stale(&self, ejection: Option<&Ejection>) -> bool {
+        self.panic != self.needs_panic(ejection)
+    }
+
+    fn needs_panic(&self, ejection: Option<&Ejection>) -> bool {
+        let default = Ejection::default().max_ejected(MAX_OUT);
+        self.tally.judged_out > 0 && ejection.unwrap_or(&default).is_panic(self.known(), self.tally.healthy)
+    }
+
+    pub(crate) fn is_panic(&self) -> bool {
+        self.panic
+    }
+
+    /// Whether a backend is out of rotation: it is ejected or unhealthy, and there is no panic. Dead ones are not in rotation
+    /// either, but that is for the machine to see to: it tries to connect to them.
+    pub(crate) fn is_out(&self, index: u32) -> bool {
+        self.get(index).is_judged_out() && !self.panic
+    }
+
+    /// A dead backend works again. An ejection was for what it did before it died.
+    pub(crate) fn revive(&mut self, index: u32) {
+        let was_ejected = self.change(index, |record| {
+            record.setback = None;
+            record.uses.revive()
+        });
+        if was_ejected {
+            self.note(index, Turn::Returned);
+        }
+    }
+
+    /// Known backends that are ejected or unhealthy, out of rotation or not.
+    pub(crate) fn judged_out(&self) -> Vec<u32> {
+        if self.tally.judged_out == 0 {
+            return Vec::new();
+        }
+        self.order.iter().copied().filter(|&index| self.get(index).is_judged_out()).collect()
+    }
+}
+
+/// What connects have shown.
+impl<T: Part> Backends<T> {
+    pub(crate) fn set_health(&mut self, index: u32, health: Health) {
+        let works = self.get(index).works();
+        let before = self.change(index, |record| std::mem::replace(&mut record.health, health));
+        if let Some(turn) = before.turn_to(health, works) {
+            self.note(index, turn);
+        }
+    }
+
+    /// What was doubted of a backend has turned out to be no failure.
+    pub(crate) fn trust(&mut self, index: u32) {
+        let health = self.get(index).health;
+        if health.doubt().is_some() {
+            self.set_health(index, health.doubted(Doubt::None));
+        }
+    }
+
+    /// Doubts a backend at least so much; true when it was doubted less.
+    pub(crate) fn doubt(&mut self, index: u32, doubt: Doubt) -> bool {
+        let health = self.get(index).health;
+        let is_more = health.doubt().is_some_and(|before| before < doubt);
+        if is_more {
+            self.set_health(index, health.doubted(doubt));
+        }
+        is_more
+    }
+
+    /// A dead backend that is not needed is not tried. What it was is no reason to call it dead.
+    pub(crate) fn forgive(&mut self, index: u32) {
+        if let Health::Dead { worked } = self.get(index).health {
+            let doubt = Doubt::Failing;
+            let health = if worked { Health::Proven { doubt, rest: None } } else { Health::Unproven { doubt } };
+            self.set_health(index, health);
+        }
+    }
+
+    /// A backend that is not known any more is removed for good: one of the same name is another from now on.
+    pub(crate) fn remove(&mut self, index: u32) {
+        let key = self.get(index).backend.key();
+        self.by_key.remove(&key);
+        self.set_health(index, Health::Removed);
+        self.change(index, |record| (record.uses, record.checks) = (Uses::default(), Checks::default()));
     }
 }

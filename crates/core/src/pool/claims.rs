@@ -1,8 +1,9 @@
 //! Claims: asking, waiting, being served, coming back.
 
+use super::membership::Record;
 use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::backend::Backend;
-use crate::backends::{Doubt, Record};
+use crate::backends::Doubt;
 use crate::idle::Idleness;
 use crate::recovery::DAY;
 use crate::slot::{Life, Phase, Report, Slot, SlotRef, State, Then};
@@ -354,13 +355,13 @@ impl Machine {
             | State::Backoff { .. }
             | State::Closing { .. } => false,
         };
-        let can_serve = |record: &Record| {
+        let can_serve = |other: u32, record: &Record| {
             // Of one that hangs or fails, and has nothing that works, nothing is to be expected.
             let is_about_to =
                 record.health.doubt() == Some(Doubt::None) && (has_room || record.counts.of(Phase::Connecting) > 0);
-            record.service.ejected_until.is_none() && (is_about_to || record.slots.iter().any(lends))
+            !self.is_out(other) && (is_about_to || record.slots.iter().any(lends))
         };
-        self.backends.order().iter().any(|&other| other != avoided && can_serve(self.backends.get(other)))
+        self.backends.order().iter().any(|&other| other != avoided && can_serve(other, self.backends.get(other)))
     }
 
     /// Controlled delay: a standing line is kept short, a burst is let through.

@@ -1,7 +1,7 @@
 //! Attempts to connect: dialled in turn, doubted, failed, and what that means for their backend.
 
 use super::{Action, Machine, State as PoolState};
-use crate::backends::{Doubt, Health, Setback};
+use crate::backends::{Doubt, Health, Rest, Setback};
 use crate::recovery::{SHORTEST_DELAY, Tries};
 use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
@@ -170,7 +170,7 @@ impl Machine {
                     None if others_work => {
                         // It works, but it will not have more of us: leave it alone for a while.
                         let until = now + policy.watch_delay(&mut self.random);
-                        self.backends.rest(backend, until);
+                        self.rest(backend, until);
                         Then::Gone
                     }
                     None => {
@@ -193,6 +193,14 @@ impl Machine {
                 then
             }
         }
+    }
+
+    /// Leaves a backend that works with what it has or is connecting until then, the slot that was given up aside.
+    fn rest(&mut self, index: u32, until: Instant) {
+        let record = self.backends.get(index);
+        let most = record.counts.working() + record.counts.of(Phase::Connecting) - 1;
+        let doubt = record.health.doubt().unwrap_or(Doubt::None);
+        self.backends.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
     }
 
     /// The delay until a dead backend is tried again.

@@ -2,9 +2,51 @@
 
 use super::{Machine, State};
 use crate::backend::Backend;
-use crate::backends::{Doubt, Health, Mention};
-use crate::slot::Phase;
+use crate::backends::{self, Doubt, Health, Part};
+use crate::slot::{Counts, Phase};
+use std::collections::VecDeque;
 use std::time::Instant;
+
+pub(super) type Record = backends::Record<BackendSlots>;
+
+/// What a pool has of a backend.
+#[derive(Debug, Default)]
+pub(super) struct BackendSlots {
+    pub(super) slots: Vec<u32>,
+    /// Slots that wait for their turn to connect, oldest first; some may have moved on.
+    pub(super) held: VecDeque<u32>,
+    pub(super) counts: Counts,
+    /// The backend closed an unused connection: until then only waiting claims are connected.
+    pub(super) held_off_until: Option<Instant>,
+    /// Of each connection that was closed right after its connect: when its place may be dialled again.
+    pub(super) pauses: VecDeque<Instant>,
+    /// When the latest attempt began that failed.
+    pub(super) tried: Option<Instant>,
+    /// When a connection was last added or taken away, where that is limited.
+    pub(super) changed_at: Option<Instant>,
+}
+
+impl Part for BackendSlots {
+    fn works(&self) -> bool {
+        self.counts.working() > 0
+    }
+}
+
+impl Record {
+    /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time; the attempts
+    /// that hang do not count then.
+    pub(super) fn may_dial(&self, hanging: usize, limit: usize) -> bool {
+        match self.health {
+            Health::Proven { .. } => self.counts.of(Phase::Connecting) < limit,
+            Health::Unproven { .. } | Health::Dead { .. } => {
+                let dialling = [Phase::Connecting, Phase::Backoff, Phase::Closing];
+                let dialling: usize = dialling.into_iter().map(|phase| self.counts.of(phase)).sum();
+                dialling == hanging && hanging < limit
+            }
+            Health::Removed => false,
+        }
+    }
+}
 
 impl Machine {
     /// The resolver's whole current set. What is new is planned for, what is missing drains, what has another priority or
@@ -13,36 +55,14 @@ impl Machine {
         if self.is_closed() {
             return;
         }
-        self.publications += 1;
-        let mut unknown = Vec::new();
-        let (mut known, mut changed) = (0, false);
-        for backend in current {
-            match self.backends.mention(self.publications, backend) {
-                Mention::Unknown => unknown.push(backend),
-                Mention::Unchanged => known += 1,
-                Mention::Changed => {
-                    known += 1;
-                    changed = true;
-                }
-                Mention::Again => {}
-            }
+        let diff = self.backends.update(current, BackendSlots::default, &mut self.random);
+        for &index in &diff.removed {
+            self.drop_backend(now, index);
         }
-        if known < self.backends.known() {
-            let vanished = self.backends.vanished(self.publications);
-            self.backends.leave_order(&vanished);
-            for index in vanished {
-                self.drop_backend(now, index);
-            }
+        for &index in &diff.added {
+            self.picker.add_backend(index);
         }
-        // In the resolver's order, so that chance alone decides the preference.
-        for backend in unknown {
-            if self.backends.find(backend).is_none() {
-                let index = self.backends.insert(backend, self.publications, &mut self.random);
-                self.picker.add_backend(index);
-                changed = true;
-            }
-        }
-        if changed {
+        if !diff.is_empty() {
             self.plan_soon();
             self.arrange_decoherence(now);
         }
@@ -91,7 +111,7 @@ impl Machine {
         self.waiters.forget_backend(index);
         let slots = self.backends.get(index).slots.clone();
         if slots.is_empty() {
-            self.backends.forget_if_empty(index);
+            self.forget_if_empty(index);
         }
         for slot in slots {
             self.stop(now, slot);
@@ -99,6 +119,14 @@ impl Machine {
         self.plan_soon();
         // What drains is no load of this pool any more.
         self.note_load(now);
+    }
+
+    /// Drops the record of a removed backend without slots.
+    pub(super) fn forget_if_empty(&mut self, index: u32) {
+        let record = self.backends.get(index);
+        if record.health.is_removed() && record.slots.is_empty() {
+            self.backends.forget(index);
+        }
     }
 
     /// Notes that the plan is stale and that the driver should make a new one.
@@ -119,8 +147,7 @@ impl Machine {
     pub(super) fn trust(&mut self, now: Instant, index: u32) -> bool {
         let before = self.backends.get(index).health;
         if before.is_dead() {
-            // It is back: what kept it from being dialled is over.
-            self.backends.get_mut(index).setback = None;
+            self.backends.revive(index);
         }
         // That what was lost could be replaced does not say that there is room for more.
         let working = self.backends.get(index).counts.working();

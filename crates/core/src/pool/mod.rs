@@ -45,6 +45,7 @@ use crate::random::Random;
 use crate::slot::{Counts, Slot, SlotRef};
 use crate::timers::Timers;
 use crate::waiters::Waiters;
+use membership::BackendSlots;
 use outage::Outage;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -81,9 +82,7 @@ pub struct Machine {
     counts: Counts,
     /// Slots of removed backends by phase.
     draining: Counts,
-    backends: Backends,
-    /// How many sets the resolver has published.
-    publications: u64,
+    backends: Backends<BackendSlots>,
     picker: Picker,
     waiters: Waiters,
     arrivals: u64,
@@ -145,7 +144,6 @@ impl Machine {
             counts: Counts::default(),
             draining: Counts::default(),
             backends: Backends::default(),
-            publications: 0,
             picker: Picker::new(options.pick, now),
             waiters: Waiters::new(),
             arrivals: 0,
@@ -207,7 +205,7 @@ impl Machine {
 
     /// What has become of a backend, for logs; nothing depends on it.
     pub fn poll_news(&mut self) -> Option<News> {
-        self.backends.news.take()
+        self.backends.take_news()
     }
 
     /// When [`Machine::handle_timeout`] must be called at the latest.

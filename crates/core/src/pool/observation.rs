@@ -1,8 +1,8 @@
 //! A closer look than a snapshot: every slot by itself, and what has happened so far.
 
+use super::membership::Record;
 use super::snapshot::{BackendSnapshot, Snapshot};
 use super::{Machine, Refusal};
-use crate::backends::Record;
 use crate::slot::{Phase, Slot, State, Then};
 use std::time::{Duration, Instant};
 

@@ -4,8 +4,8 @@
 //! once a second. A claim that arrives brings the next attempt forward. An attempt that hangs for a second does not keep
 //! further ones from beginning beside it.
 
+use super::membership::Record;
 use super::{Machine, Refusal, State as PoolState};
-use crate::backends::Record;
 use crate::slot::{State, Then};
 use crate::waiters::{Place, WaiterId};
 use std::time::{Duration, Instant};

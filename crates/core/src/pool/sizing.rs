@@ -83,8 +83,8 @@ impl Machine {
         for slot in std::mem::take(&mut self.unwanted) {
             self.set_unwanted(slot, false);
         }
-        self.end_ejections(now);
-        let is_in = |index: &u32| self.backends.get(*index).service.ejected_until.is_none();
+        self.rotate(now);
+        let is_in = |index: &u32| !self.is_out(*index);
         let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
         let serving = self.find_serving(&order);
         let have: Vec<Have> = order.iter().map(|&index| self.have(index, serving)).collect();
@@ -127,6 +127,10 @@ impl Machine {
         }
         // What was closed here asks for a plan of its own when it has ended.
         self.stale_plan = false;
+        // A worse tier whose deaths were forgiven counts as healthy from now on.
+        if self.backends.panic_is_stale(self.options.ejection.as_ref()) {
+            self.replan(now);
+        }
     }
 
     fn have(&self, index: u32, serving: Option<Tier>) -> Have {

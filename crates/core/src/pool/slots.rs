@@ -165,7 +165,7 @@ impl Machine {
             self.slots[moved as usize].standing = standing;
         }
         self.free_slots.push(index);
-        self.backends.forget_if_empty(backend);
+        self.forget_if_empty(backend);
         self.notice_end();
     }
 
@@ -196,7 +196,7 @@ impl Machine {
         let backend = self.slots[index as usize].backend;
         let record = self.backends.get(backend);
         let over = self.is_closed() || record.health.is_removed();
-        let left_out = record.service.ejected_until.is_some();
+        let left_out = self.is_out(backend);
         match then {
             Then::Retry { tries, until } if !over && !left_out => {
                 if until <= now {

@@ -1,8 +1,8 @@
 //! A copy of a pool's state for people: its figures agree, because they were taken together.
 
+use super::membership::Record;
 use super::{Machine, State};
 use crate::backend::{Backend, BackendState};
-use crate::backends::{Doubt, Health, Record};
 use crate::slot::{Counts, SlotRef, State as SlotState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub dead: usize,
     /// How many backends are known.
     pub known: usize,
+    /// So few backends are healthy that those that are ejected or unhealthy are used as well.
+    pub is_panic: bool,
     /// How many plans have been made.
     pub plans: u64,
     /// Each backend, most preferred first, then the removed ones that still drain.
@@ -41,8 +43,12 @@ pub struct Snapshot {
 pub struct BackendSnapshot {
     /// Who it is.
     pub backend: Arc<Backend>,
-    /// What is believed of it.
+    /// Its health.
     pub state: BackendState,
+    /// It is ejected or unhealthy, and no panic brings it back: it gets no traffic.
+    pub is_out: bool,
+    /// The last attempt to connect failed or hangs, and no connection works.
+    pub is_failing: bool,
     /// Its slots by phase.
     pub counts: Counts,
     /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
@@ -77,6 +83,7 @@ impl Machine {
             waiting: self.waiters.len(),
             dead: self.backends.dead(),
             known: self.backends.known(),
+            is_panic: self.backends.is_panic(),
             plans: self.counters.plans,
             backends: self.shown().map(|(index, record)| self.describe(index, record)).collect(),
         }
@@ -121,23 +128,13 @@ impl Machine {
     }
 
     fn describe(&self, index: u32, record: &Record) -> BackendSnapshot {
-        let state = match record.health {
-            Health::Unproven { .. } | Health::Proven { .. } if record.service.ejected_until.is_some() => {
-                BackendState::Ejected
-            }
-            Health::Dead { .. } => BackendState::Dead,
-            Health::Removed => BackendState::Removed,
-            Health::Unproven { doubt: Doubt::None } => BackendState::Unproven,
-            Health::Proven { .. } if record.counts.working() > 0 => BackendState::Alive,
-            Health::Proven { doubt: Doubt::None, .. } => BackendState::Alive,
-            Health::Unproven { doubt: Doubt::Slow | Doubt::Failing }
-            | Health::Proven { doubt: Doubt::Slow | Doubt::Failing, .. } => BackendState::Doubted,
-        };
         BackendSnapshot {
             backend: Arc::clone(&record.backend),
-            state,
+            state: record.state(),
+            is_out: self.is_out(index),
+            is_failing: record.is_failing(),
             counts: record.counts,
-            ejected_until: record.service.ejected_until,
+            ejected_until: record.uses.ejected_until(),
             next_attempt: self.next_attempt(record),
             typical_use: self.picker.loads.typical_use(index),
         }

@@ -20,7 +20,8 @@
 //! it is only doubted from then on.
 
 use super::Machine;
-use crate::backends::{Doubt, Health, Record};
+use super::membership::Record;
+use crate::backends::{Doubt, Health};
 use crate::plan::Have;
 use std::collections::BTreeMap;
 

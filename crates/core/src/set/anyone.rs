@@ -5,12 +5,13 @@
 use super::leases::Leased;
 use super::places::{Dial, Record};
 use super::{ConnectionId, Machine, Refusal};
+use crate::backends::Doubt;
 use std::time::{Duration, Instant};
 
 impl Machine {
     /// When nothing is up that any lease may be of.
     pub(super) fn lease_any(&mut self, now: Instant, timeout: Duration) -> Leased {
-        if self.order.is_empty() && self.resolver_failed {
+        if self.backends.known() == 0 && self.resolver_failed {
             return self.refused(Refusal::Failed { dead: 0, known: 0 });
         }
         if self.any.is_empty() {
@@ -50,11 +51,12 @@ impl Machine {
         let found = self.place(backend, place);
         let Some(&waiter) = found.waiters.first().filter(|_| found.private) else { return };
         let Some(who) = self.waiters.get_mut(&waiter).filter(|waiter| waiter.takes_any) else { return };
-        if !who.tried.contains(&backend) {
-            who.tried.push(backend);
+        let serial = self.backends.get(backend).serial;
+        if !who.tried.contains(&serial) {
+            who.tried.push(serial);
         }
         let tried = &self.waiters[&waiter].tried;
-        if let Some(other) = self.best_backend(now, |id, record| !tried.contains(&id) && fits(record)) {
+        if let Some(other) = self.best_backend(now, |_, record| !tried.contains(&record.serial) && fits(record)) {
             self.place(backend, place).waiters.remove(&waiter);
             let place = self.choose_place(other);
             self.wait_at(now, waiter, other, place);
@@ -64,11 +66,11 @@ impl Machine {
     /// The known backend to go to first, of those that are not ejected: not dead, not waiting for its next attempt, most important, least used.
     fn best_backend(&self, now: Instant, fits: impl Fn(u32, &Record) -> bool) -> Option<u32> {
         let order = |id: &&u32| {
-            let record = &self.records[id];
-            (record.dead, record.must_wait(now), record.backend.priority(), record.alive)
+            let record = self.backends.get(**id);
+            (record.health.is_dead(), record.must_wait(now), record.backend.priority(), record.alive)
         };
-        let fits = |id: &&u32| !self.records[id].is_ejected() && fits(**id, &self.records[id]);
-        self.order.iter().filter(fits).min_by_key(order).copied()
+        let fits = |id: &&u32| !self.is_out(**id) && fits(**id, self.backends.get(**id));
+        self.backends.order().iter().filter(fits).min_by_key(order).copied()
     }
 
     /// Dials for those who take any backend: the most preferred that is not being tried, if no fresh attempt is under way.
@@ -76,18 +78,18 @@ impl Machine {
         if self.any.is_empty() {
             return;
         }
-        let is_in = |id: &u32| !self.records[id].is_ejected();
-        let order: Vec<u32> = self.order.iter().copied().filter(is_in).collect();
-        let dials = |id: &u32| self.records[id].places.iter().map(|place| &place.dial);
+        let is_in = |id: &u32| !self.is_out(*id);
+        let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
+        let dials = |id: &u32| self.backends.get(*id).places.iter().map(|place| &place.dial);
         let fresh = |dial: &Dial| matches!(dial, Dial::Connecting { doubted: false, .. });
         if order.iter().any(|id| dials(id).any(fresh)) {
             return;
         }
         let tried_now = |dial: &Dial| matches!(dial, Dial::Connecting { .. } | Dial::Held { .. });
         let hopeless = |id: &u32| {
-            let record = &self.records[id];
+            let record = self.backends.get(*id);
             let no_use = record.failed_in == self.wave || record.must_wait(now);
-            record.dead && no_use && !dials(id).any(tried_now)
+            record.health.is_dead() && no_use && !dials(id).any(tried_now)
         };
         if !order.is_empty() && order.iter().all(hopeless) {
             let refusal = self.failure();
@@ -99,7 +101,7 @@ impl Machine {
         }
         // One that is watched, at long intervals, counts as untried: somebody waits now.
         let untried = |id: &u32| {
-            let record = &self.records[id];
+            let record = self.backends.get(*id);
             let rests = |dial: &Dial| match dial {
                 Dial::Nothing => true,
                 Dial::Backoff { .. } => !record.must_wait(now),
@@ -109,8 +111,8 @@ impl Machine {
         };
         let mut untried: Vec<u32> = order.into_iter().filter(untried).collect();
         untried.sort_by_key(|id| {
-            let record = &self.records[id];
-            (record.dead, record.must_wait(now), record.backend.priority())
+            let record = self.backends.get(*id);
+            (record.health.is_dead(), record.must_wait(now), record.backend.priority())
         });
         for next in untried {
             let place = self.choose_place(next);
@@ -125,7 +127,7 @@ impl Machine {
     /// A dial takes long.
     pub(super) fn doubt(&mut self, now: Instant, id: ConnectionId) {
         let Some((backend, place)) = self.dialled(id) else { return };
-        self.note_doubt(backend);
+        self.backends.doubt(backend, Doubt::Slow);
         if let Dial::Connecting { doubted, .. } = &mut self.place(backend, place).dial {
             *doubted = true;
         }

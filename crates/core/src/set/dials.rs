@@ -2,8 +2,9 @@
 
 use super::anyone::patience;
 use super::places::{Connection, Dial, Entry, Place, Taking, What};
-use super::{Action, ConnectionId, Machine, Refusal, State, Timer, Turn};
+use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
 use crate::backend::Backend;
+use crate::backends::{Doubt, Health, Part, Setback};
 use crate::idle::Idleness;
 use crate::recovery::{Policy, SHORTEST_DELAY, Tries};
 use std::time::{Duration, Instant};
@@ -15,16 +16,14 @@ impl Machine {
         let policy = self.policy(backend).clone();
         let record = self.record(backend);
         record.connecting -= 1;
-        let turn = match (record.dead, record.worked && record.setback.is_none()) {
-            (true, _) => Some(Turn::Back),
-            (false, known_to_work) => (!known_to_work).then_some(Turn::Alive),
-        };
-        (record.worked, record.dead) = (true, false);
         record.accused = None;
-        let failures = match record.setback.take() {
-            Some((failures, _)) => failures,
-            None => 0,
-        };
+        let failures = record.setback.take().map_or(0, |setback| setback.failures);
+        if self.backends.get(backend).health.is_dead() {
+            self.backends.revive(backend);
+        }
+        self.backends.set_health(backend, Health::Proven { doubt: Doubt::None, rest: None });
+        self.rotate(now);
+        let record = self.backends.get_mut(backend);
         let found = &mut record.places[place as usize];
         if let Dial::Connecting { tries, .. } = &found.dial {
             let failures = failures.max(tries.failures(&policy));
@@ -48,9 +47,8 @@ impl Machine {
         }
         self.reopen(id);
         self.connected += 1;
-        turn.into_iter().for_each(|turn| self.note(backend, turn));
         // What somebody asked for by name says nothing about those that the set knows.
-        if self.records[&backend].known || self.state == State::Starting {
+        if self.backends.get(backend).known || self.state == State::Starting {
             self.state = State::Running;
         }
         self.actions.push_back(Action::Added(id));
@@ -107,12 +105,14 @@ impl Machine {
         if let Some(connection) = self.connection_mut(id) {
             connection.served = true;
         }
-        let Some(&backend) = self.ids.get(&backend.key()) else { return };
+        let Some(backend) = self.backends.find(backend) else { return };
         let record = self.record(backend);
         if record.accused != Some(id) {
             return;
         }
         (record.setback, record.accused) = (None, None);
+        self.backends.trust(backend);
+        let record = self.backends.get(backend);
         let waits = |(place, found): (u32, &Place)| matches!(found.dial, Dial::Backoff { .. }).then_some(place);
         let waiting: Vec<u32> = (0..).zip(&record.places).filter_map(waits).collect();
         let tries = Tries::new(self.policy(backend));
@@ -127,7 +127,7 @@ impl Machine {
         match self.connection(id) {
             Some(connection) if !connection.served => true,
             Some(_) | None => {
-                let record = self.ids.get(&backend.key()).map(|backend| &self.records[backend]);
+                let record = self.backends.find(backend).map(|backend| self.backends.get(backend));
                 record.is_some_and(|record| record.accused == Some(id))
             }
         }
@@ -142,7 +142,8 @@ impl Machine {
             let record = self.record(backend);
             // A failed dial may have set one already; a report of use does not cancel that.
             record.accused = (!record.must_wait(now)).then_some(id);
-            record.setback = Some((failures + 1, now + delay));
+            record.setback = Some(Setback { failures: failures + 1, failed_at: now, until: now + delay });
+            self.backends.doubt(backend, Doubt::Failing);
         }
     }
 
@@ -151,13 +152,13 @@ impl Machine {
         let policy = self.policy(backend).clone();
         let record = self.record(backend);
         let setback = record.setback;
-        let dead = record.dead;
+        let dead = record.health.is_dead();
         let found = &mut record.places[place as usize];
         match &found.dial {
             Dial::Held { .. } | Dial::Connecting { .. } => {}
             // One that is given up is watched at long intervals; somebody who waits is worth an attempt as soon as one is
             // allowed.
-            Dial::Backoff { tries, until } if setback.is_none_or(|(_, allowed)| allowed < *until) => {
+            Dial::Backoff { tries, until } if setback.is_none_or(|setback| setback.until < *until) => {
                 let tries = tries.clone();
                 self.connect_when_allowed(now, backend, place, tries);
             }
@@ -165,7 +166,7 @@ impl Machine {
             Dial::Nothing => {
                 let tries = match setback {
                     _ if dead => Tries::watching(&policy),
-                    Some((failures, _)) => Tries::resumed(&policy, failures),
+                    Some(setback) => Tries::resumed(&policy, setback.failures),
                     None => Tries::new(&policy),
                 };
                 self.connect_when_allowed(now, backend, place, tries);
@@ -173,8 +174,9 @@ impl Machine {
         }
     }
 
-    pub(super) fn back_off_over(&mut self, now: Instant, backend: u32, place: u32, stay: u64) {
-        let Some(found) = self.records.get(&backend).and_then(|record| record.places.get(place as usize)) else {
+    pub(super) fn back_off_over(&mut self, now: Instant, backend: u32, serial: u64, place: u32, stay: u64) {
+        let record = self.backends.lookup(backend).filter(|record| record.serial == serial);
+        let Some(found) = record.and_then(|record| record.places.get(place as usize)) else {
             return;
         };
         if let (Dial::Backoff { tries, .. }, true) = (&found.dial, found.stay == stay) {
@@ -187,7 +189,10 @@ impl Machine {
     pub(super) fn give_turns(&mut self, now: Instant, backend: u32) {
         loop {
             let limit = self.options.connecting_per_backend;
-            let Some(record) = self.records.get_mut(&backend) else { return };
+            if self.backends.lookup(backend).is_none() {
+                return;
+            }
+            let record = self.record(backend);
             if record.connecting >= limit {
                 return;
             }
@@ -201,12 +206,11 @@ impl Machine {
 
     /// Why nobody can be connected to.
     pub(super) fn failure(&self) -> Refusal {
-        let dead = self.order.iter().filter(|id| self.records[id].dead).count();
-        Refusal::Failed { dead, known: self.order.len() }
+        Refusal::Failed { dead: self.backends.dead(), known: self.backends.known() }
     }
 
     pub(super) fn policy(&self, backend: u32) -> &Policy {
-        self.options.recovery.for_connect(self.records[&backend].worked)
+        self.options.recovery.for_connect(self.backends.get(backend).health.has_worked())
     }
 
     pub(super) fn dialled(&self, id: ConnectionId) -> Option<(u32, u32)> {
@@ -223,7 +227,7 @@ impl Machine {
         let found = &record.places[place as usize];
         // A private place belongs to one lease, so the callers set its pace.
         let again = found.dialled_at.filter(|_| !found.private).map(|at| at + SHORTEST_DELAY);
-        match record.setback.map(|(_, until)| until).max(again) {
+        match record.setback.map(|setback| setback.until).max(again) {
             Some(until) if until > now => self.wait_until(until, backend, place, tries),
             Some(_) | None => self.connect(now, backend, place, tries),
         }
@@ -252,59 +256,52 @@ impl Machine {
     fn back_off(&mut self, now: Instant, backend: u32, place: u32, tries: Tries, delay: Duration) {
         let policy = self.policy(backend);
         let failures = tries.failures(policy);
-        self.note_doubt(backend);
+        self.backends.doubt(backend, Doubt::Failing);
         let record = self.record(backend);
-        (record.setback, record.accused) = (Some((failures, now + delay)), None);
+        let setback = Setback { failures, failed_at: now, until: now + delay };
+        (record.setback, record.accused) = (Some(setback), None);
         self.wait_until(now + delay, backend, place, tries);
-        self.go_elsewhere(now, backend, place, |record| !record.dead && !record.must_wait(now));
+        self.go_elsewhere(now, backend, place, |record| !record.health.is_dead() && !record.must_wait(now));
         self.abort_if_unneeded(now, backend, place);
     }
 
-    /// An attempt has failed or hangs, the first for a while.
-    pub(super) fn note_doubt(&mut self, backend: u32) {
-        let record = &self.records[&backend];
-        let works = record.places.iter().any(|place| place.connection.is_some());
-        let hangs = record.places.iter().any(|place| matches!(place.dial, Dial::Connecting { doubted: true, .. }));
-        if !works && !hangs && !record.dead && record.setback.is_none() {
-            self.note(backend, Turn::Doubted);
-        }
-    }
-
     fn wait_until(&mut self, at: Instant, backend: u32, place: u32, tries: Tries) {
-        let found = self.place(backend, place);
+        let record = self.record(backend);
+        let serial = record.serial;
+        let found = &mut record.places[place as usize];
         found.enter(Dial::Backoff { tries, until: at });
         let stay = found.stay;
-        self.set_timer(at, Timer::Backoff { backend, place, stay });
+        self.set_timer(at, Timer::Backoff { backend, serial, place, stay });
     }
 
     /// The attempts of a place ran out. Nothing of that is kept but when the next attempt may be made.
     fn exhausted(&mut self, now: Instant, backend: u32, place: u32, policy: &Policy) {
         let (wave, random) = (self.wave, &mut self.random);
-        let record = self.records.get_mut(&backend).expect("records outlive what names them");
-        let failures = record.setback.map_or(0, |(failures, _)| failures) + 1;
-        record.setback = Some((failures, now + policy.delay_after(failures, random)));
+        let record = self.backends.get_mut(backend);
+        let failures = record.setback.map_or(0, |setback| setback.failures) + 1;
+        let until = now + policy.delay_after(failures, random);
+        record.setback = Some(Setback { failures, failed_at: now, until });
         record.accused = None;
         record.failed_in = wave;
-        let was_dead = record.dead;
+        let worked = record.health.has_worked();
         // One that works is not dead: it would not have more connections.
-        record.dead = !record.places.iter().any(|place| place.connection.is_some());
+        let dead = !record.works();
         let unreachable = Refusal::Unreachable(std::sync::Arc::clone(&record.backend));
         record.places[place as usize].vacate();
-        let dead = record.dead;
-        if dead && !was_dead {
-            self.note(backend, Turn::Dead);
+        if dead {
+            self.backends.set_health(backend, Health::Dead { worked });
         }
         // Before it is told that nobody is left: somebody who was left out may be.
-        self.readmit(now);
+        self.rotate(now);
         // Whoever waits at another place for its turn or for the next attempt gets the same outcome.
         let concerned = |(i, other): (usize, &Place)| match other.dial {
             Dial::Nothing => i == place as usize,
             Dial::Held { .. } | Dial::Backoff { .. } => dead,
             Dial::Connecting { .. } => false,
         };
-        let concerned: Vec<bool> = self.records[&backend].places.iter().enumerate().map(concerned).collect();
+        let concerned: Vec<bool> = self.backends.get(backend).places.iter().enumerate().map(concerned).collect();
         for at in (0..).zip(concerned).filter_map(|(at, concerned)| concerned.then_some(at)) {
-            self.go_elsewhere(now, backend, at, |record| !record.dead);
+            self.go_elsewhere(now, backend, at, |record| !record.health.is_dead());
             for waiter in std::mem::take(&mut self.place(backend, at).waiters) {
                 let takes_any = self.waiters.get(&waiter).is_some_and(|waiter| waiter.takes_any);
                 let refusal = if takes_any { self.failure() } else { unreachable.clone() };
@@ -320,7 +317,7 @@ impl Machine {
 
     /// An eager set tries a backend again and again, at long intervals.
     fn watch(&mut self, now: Instant, backend: u32, place: u32) {
-        if !self.records[&backend].wanted || place != 0 {
+        if !self.backends.get(backend).wanted || place != 0 {
             return;
         }
         let policy = self.policy(backend).clone();
@@ -329,7 +326,7 @@ impl Machine {
     }
 
     pub(super) fn fail_if_all_dead(&mut self) {
-        let all_dead = !self.order.is_empty() && self.order.iter().all(|id| self.records[id].dead);
+        let all_dead = self.backends.all_dead();
         match self.state {
             State::Starting | State::Running if all_dead => self.state = State::Failed,
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}

@@ -7,15 +7,16 @@ use crate::plan::{Have, Spread, plan};
 use std::time::Instant;
 
 impl Machine {
-    /// Plans which backends an eager set keeps connected, and sees to it.
+    /// Finds out which backends are in rotation. Plans which of them an eager set keeps connected, and sees to it.
     pub(super) fn replan(&mut self, now: Instant) {
+        self.rotate(now);
         match self.state {
             State::Starting | State::Running | State::Failed if self.options.eager => {}
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => return,
         }
         self.planned_at = Some(now);
-        let is_in = |id: &u32| !self.records[id].is_ejected();
-        let (order, out): (Vec<u32>, Vec<u32>) = self.order.iter().copied().partition(is_in);
+        let is_in = |id: &u32| !self.is_out(*id);
+        let (order, out): (Vec<u32>, Vec<u32>) = self.backends.order().iter().copied().partition(is_in);
         let have: Vec<Have> = order.iter().map(|id| self.have(*id)).collect();
         let maximum = self.options.maximum.unwrap_or(usize::MAX);
         let target = self.options.target.unwrap_or(usize::MAX).min(order.len());
@@ -28,11 +29,11 @@ impl Machine {
         }
         out.into_iter().for_each(|id| self.record(id).wanted = false);
         self.drop_unwanted(now, maximum);
-        let planned = |id: &&u32| self.records[id].places[0].planned;
-        let mut sockets = self.order.iter().filter(planned).count();
-        for id in self.order.clone() {
+        let planned = |id: &&u32| self.backends.get(**id).places[0].planned;
+        let mut sockets = self.backends.order().iter().filter(planned).count();
+        for id in self.backends.order().to_vec() {
             // One more than the maximum, so that what takes another's place can be there before it goes.
-            if self.records[&id].wanted && !self.place(id, 0).is_taken() && sockets <= maximum {
+            if self.backends.get(id).wanted && !self.place(id, 0).is_taken() && sockets <= maximum {
                 self.place(id, 0).planned = true;
                 sockets += 1;
                 self.want_dial(now, id, 0);
@@ -44,10 +45,7 @@ impl Machine {
     pub(super) fn disturb(&mut self, now: Instant) {
         let Some(at) = self.disturb_at.filter(|at| *at <= now) else { return };
         self.disturb_at = Some(at.max(now) + self.options.decoherence);
-        if let Some(last) = self.order.pop() {
-            let at = self.random.below(self.order.len() + 1);
-            self.order.insert(at, last);
-        }
+        self.backends.decohere(&mut self.random);
         self.replan(now);
     }
 
@@ -69,11 +67,11 @@ impl Machine {
         }
         self.look_at = None;
         let Some(max_idle) = self.options.max_idle else { return };
-        let Machine { options, entries, records, release_at, .. } = self;
+        let Machine { options, entries, backends, release_at, .. } = self;
         for entry in entries {
             let What::Connection(connection) = &mut entry.what else { continue };
             // Only an eager set keeps any: the others need not look up each.
-            let kept = options.eager && records[&connection.backend].places[connection.place as usize].planned;
+            let kept = options.eager && backends.get(connection.backend).places[connection.place as usize].planned;
             let unused_since = (connection.leases == 0 && !kept).then_some(connection.last_used);
             connection.idleness.look(now, unused_since, max_idle);
             if matches!(connection.idleness, Idleness::BeforeRelease { .. }) {
@@ -116,19 +114,19 @@ impl Machine {
     /// for is left to the detector.
     fn drop_unwanted(&mut self, now: Instant, maximum: usize) {
         let (mut taken, mut missing, mut works) = (0, 0, false);
-        for id in &self.order {
-            let record = &self.records[id];
+        for id in self.backends.order() {
+            let record = self.backends.get(*id);
             if record.wanted {
                 let up = record.places[0].connection.is_some();
                 taken += usize::from(record.places[0].is_taken());
-                missing += usize::from(!up && !record.dead);
+                missing += usize::from(!up && !record.health.is_dead());
                 works |= up;
             }
         }
         let room = maximum.saturating_add(1) - taken;
         let mut stay = missing.min(room);
-        let unwanted = |id: &u32| !self.records[id].wanted && self.records[id].places[0].planned;
-        let unwanted: Vec<u32> = self.order.iter().copied().filter(unwanted).collect();
+        let unwanted = |id: &u32| !self.backends.get(*id).wanted && self.backends.get(*id).places[0].planned;
+        let unwanted: Vec<u32> = self.backends.order().iter().copied().filter(unwanted).collect();
         for &id in &unwanted {
             let Some(connection) = self.place(id, 0).connection else { continue };
             works = true;
@@ -137,7 +135,8 @@ impl Machine {
                 None => self.drain(now, connection, None),
             }
         }
-        for id in unwanted.into_iter().filter(|id| self.records[id].places[0].dial != Dial::Nothing).collect::<Vec<_>>()
+        for id in
+            unwanted.into_iter().filter(|id| self.backends.get(*id).places[0].dial != Dial::Nothing).collect::<Vec<_>>()
         {
             match stay.checked_sub(1) {
                 Some(left) if !works => stay = left,
@@ -151,10 +150,10 @@ impl Machine {
 
     /// A backend as the plan sees it.
     fn have(&self, id: u32) -> Have {
-        let record = &self.records[&id];
+        let record = self.backends.get(id);
         Have {
             slots: record.places.iter().filter(|place| place.is_taken()).count(),
-            dead: record.dead,
+            dead: record.health.is_dead(),
             priority: record.backend.priority(),
             weight: record.backend.weight(),
         }

@@ -51,8 +51,8 @@ pub(super) struct Waiter {
     pub(super) timeout: Duration,
     /// Whether another backend would do as well.
     pub(super) takes_any: bool,
-    /// Where an attempt for it alone has failed.
-    pub(super) tried: Vec<u32>,
+    /// The serials of the backends at which an attempt for it alone has failed.
+    pub(super) tried: Vec<u64>,
 }
 
 impl Machine {
@@ -93,7 +93,7 @@ impl Machine {
             (Some(_), Some(place)) if place >= self.options.per_backend => return None,
             (Some(_), None) if self.options.per_backend == 0 => return None,
             (Some(backend), place) => {
-                let id = *self.ids.get(&backend.key())?;
+                let id = self.backends.find(backend)?;
                 let place = place.map_or_else(|| self.choose_place(id), |place| place as u32);
                 self.place(id, place).connection?
             }
@@ -234,8 +234,8 @@ impl Machine {
 
     /// The connection to be leased next of those that lead elsewhere.
     fn another_than(&self, avoid: &Backend) -> Option<ConnectionId> {
-        let avoid = self.ids.get(&avoid.key())?;
-        self.open.first_that(|id| self.connection(id).is_some_and(|connection| connection.backend != *avoid))
+        let avoid = self.backends.find(avoid)?;
+        self.open.first_that(|id| self.connection(id).is_some_and(|connection| connection.backend != avoid))
     }
 
     pub(super) fn deliver(&mut self, now: Instant, waiter: WaiterId, id: ConnectionId) {
@@ -285,8 +285,8 @@ impl Machine {
         if !self.any.is_empty() {
             return;
         }
-        for backend in self.order.clone() {
-            let places = self.records[&backend].places.len() as u32;
+        for backend in self.backends.order().to_vec() {
+            let places = self.backends.get(backend).places.len() as u32;
             (0..places).for_each(|place| self.abort_dial(backend, place));
             self.give_turns(now, backend);
         }
@@ -294,11 +294,11 @@ impl Machine {
 
     /// Without giving its turn to another, for when more may be ended.
     pub(super) fn abort_dial(&mut self, backend: u32, place: u32) {
-        let record = &self.records[&backend];
-        let serves_any = !self.any.is_empty() && record.known && !record.is_ejected();
+        let serves_any = !self.any.is_empty() && self.backends.get(backend).known && !self.is_out(backend);
         let record = self.record(backend);
+        let is_kept = record.wanted && place == 0;
         let found = &mut record.places[place as usize];
-        let wanted = (record.wanted && place == 0) || serves_any || !found.waiters.is_empty();
+        let wanted = is_kept || serves_any || !found.waiters.is_empty();
         match found.dial {
             Dial::Connecting { .. } | Dial::Held { .. } | Dial::Backoff { .. } if wanted => {}
             Dial::Nothing => {}

@@ -1,10 +1,9 @@
 //! Membership: who the resolver says serves, and what becomes of who does not any more.
 
-use super::places::Taking;
+use super::places::{BackendPlaces, Taking};
 use super::{Action, ConnectionId, Machine, State, Timer};
 use crate::backend::Backend;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use crate::backends::Part;
 use std::time::Instant;
 
 impl Machine {
@@ -15,44 +14,33 @@ impl Machine {
             State::Stopping | State::Stopped => return,
         }
         self.resolver_failed = false;
-        let mut listed = BTreeSet::new();
-        let mut news = false;
-        for backend in current {
-            let id = self.record_of(backend);
-            listed.insert(id);
-            let record = self.record(id);
-            if (record.backend.priority(), record.backend.weight()) != (backend.priority(), backend.weight()) {
-                news = true;
-                record.backend = Arc::new(backend.clone());
-                self.reopen_all(id);
-            }
-            if !self.records[&id].known {
-                news = true;
-                self.welcome(id);
-            }
+        let places = self.options.per_backend;
+        let diff = self.backends.update(current, || BackendPlaces::new(places), &mut self.random);
+        for &id in diff.changed.iter().chain(&diff.added) {
+            self.reopen_all(id);
         }
-        let gone: Vec<u32> = self.order.iter().copied().filter(|id| !listed.contains(id)).collect();
-        if !gone.is_empty() {
-            self.order.retain(|id| listed.contains(id));
+        for &id in &diff.removed {
+            self.give_up(now, id, Some(now + self.options.drain_timeout));
         }
-        for id in &gone {
-            self.give_up(now, *id, Some(now + self.options.drain_timeout));
+        if diff.is_empty() {
+            return;
         }
-        if news || !gone.is_empty() {
-            self.readmit(now);
-            self.fail_if_all_dead();
-            self.replan(now);
-            self.serve_any(now);
+        let works = |id: &u32| self.backends.get(*id).works();
+        if self.state == State::Failed && diff.added.iter().any(works) {
+            self.state = State::Running;
         }
+        self.fail_if_all_dead();
+        self.replan(now);
+        self.serve_any(now);
     }
 
     /// The resolver cannot say who serves, and never could.
     pub fn handle_resolver_failed(&mut self) {
         self.resolver_failed = true;
-        if self.state == State::Starting && self.order.is_empty() {
+        if self.state == State::Starting && self.backends.known() == 0 {
             self.state = State::Failed;
         }
-        if self.order.is_empty() {
+        if self.backends.known() == 0 {
             let refusal = self.failure();
             for waiter in std::mem::take(&mut self.any) {
                 self.refuse(waiter, refusal.clone());
@@ -60,21 +48,8 @@ impl Machine {
         }
     }
 
-    /// A backend takes part: its connections, if somebody asked for it before, are for everybody now.
-    fn welcome(&mut self, id: u32) {
-        let at = self.random.below(self.order.len() + 1);
-        self.order.insert(at, id);
-        let record = self.record(id);
-        record.known = true;
-        let works = record.places.iter().any(|place| place.connection.is_some());
-        if works && self.state == State::Failed {
-            self.state = State::Running;
-        }
-        self.reopen_all(id);
-    }
-
     pub(super) fn reopen_all(&mut self, id: u32) {
-        let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
+        let connections: Vec<_> = self.backends.get(id).places.iter().filter_map(|place| place.connection).collect();
         for connection in connections {
             self.reopen(connection);
         }
@@ -83,11 +58,11 @@ impl Machine {
     /// A backend does not take part any more. Dials that somebody waits for go on; connections are drained.
     pub(super) fn give_up(&mut self, now: Instant, id: u32, until: Option<Instant>) {
         let record = self.record(id);
-        (record.known, record.wanted) = (false, false);
+        record.wanted = false;
         self.call_back(id);
-        let places = self.records[&id].places.len() as u32;
+        let places = self.backends.get(id).places.len() as u32;
         (0..places).for_each(|place| self.abort_dial(id, place));
-        let connections: Vec<_> = self.records[&id].places.iter().filter_map(|place| place.connection).collect();
+        let connections: Vec<_> = self.backends.get(id).places.iter().filter_map(|place| place.connection).collect();
         for connection in connections {
             self.drain(now, connection, until);
         }
@@ -97,8 +72,8 @@ impl Machine {
 
     /// Those who wait at this backend and would take any other do not wait for this one.
     fn call_back(&mut self, id: u32) {
-        let Machine { records, waiters, any, .. } = self;
-        for place in records.get_mut(&id).into_iter().flat_map(|record| &mut record.places) {
+        let Machine { backends, waiters, any, .. } = self;
+        for place in &mut backends.get_mut(id).places {
             place.waiters.retain(|id| {
                 let Some(waiter) = waiters.get_mut(id).filter(|waiter| waiter.takes_any) else { return true };
                 waiter.place = None;

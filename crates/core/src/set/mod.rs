@@ -52,15 +52,15 @@ pub use places::ConnectionId;
 pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
-use crate::news::{News, Turn, Untold};
+use crate::backends::Backends;
+use crate::news::News;
 use crate::options::OptionsError;
 use crate::random::Random;
 use crate::timers::Timers;
 use leases::Waiter;
 use open::Open;
-use places::{Connection, Entry, Record};
+use places::{BackendPlaces, Connection, Entry};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,7 +168,7 @@ enum Timer {
     /// A waiter's time is over.
     Waiter(WaiterId),
     /// A place may dial again, in the stay it was set for.
-    Backoff { backend: u32, place: u32, stay: u64 },
+    Backoff { backend: u32, serial: u64, place: u32, stay: u64 },
     /// A dial takes long: whoever takes any backend should not wait for this one alone.
     Doubt(ConnectionId),
     /// The holders' time is over.
@@ -185,13 +185,7 @@ pub struct Machine {
     options: Options,
     random: Random,
     state: State,
-    /// Boxed, as they are large and the map moves them when others come and go.
-    records: BTreeMap<u32, Box<Record>>,
-    /// By [`Backend::key`].
-    ids: BTreeMap<(SocketAddr, Arc<str>), u32>,
-    next_record: u32,
-    /// Known backends, most preferred first.
-    order: Vec<u32>,
+    backends: Backends<BackendPlaces>,
     entries: Vec<Entry>,
     free: Vec<u32>,
     /// Connections to known backends that take leases of any kind.
@@ -215,7 +209,6 @@ pub struct Machine {
     /// When an eager set last planned.
     planned_at: Option<Instant>,
     counters: Counters,
-    news: Untold,
     actions: VecDeque<Action>,
     deliveries: VecDeque<Delivery>,
 }
@@ -232,10 +225,7 @@ impl Machine {
             options,
             random: Random::new(seed),
             state: State::Starting,
-            records: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            next_record: 0,
-            order: Vec::new(),
+            backends: Backends::default(),
             entries: Vec::new(),
             free: Vec::new(),
             open: Open::default(),
@@ -252,7 +242,6 @@ impl Machine {
             disturb_at,
             planned_at: None,
             counters: Counters::default(),
-            news: Untold::default(),
             actions: VecDeque::new(),
             deliveries: VecDeque::new(),
         })
@@ -280,12 +269,12 @@ impl Machine {
 
     /// What has become of a known backend, for logs; nothing depends on it.
     pub fn poll_news(&mut self) -> Option<News> {
-        self.news.take()
+        self.backends.take_news()
     }
 
     /// Whether there is any.
     pub fn has_news(&self) -> bool {
-        !self.news.is_empty()
+        self.backends.has_news()
     }
 
     /// When [`handle_timeout`](Machine::handle_timeout) wants to be called, at the latest.
@@ -301,7 +290,9 @@ impl Machine {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Waiter(waiter) => self.time_out(now, waiter),
-                Timer::Backoff { backend, place, stay } => self.back_off_over(now, backend, place, stay),
+                Timer::Backoff { backend, serial, place, stay } => {
+                    self.back_off_over(now, backend, serial, place, stay)
+                }
                 Timer::Doubt(connection) => self.doubt(now, connection),
                 Timer::Drain(connection) => self.drain_over(now, connection),
                 Timer::Forget(backend) => self.forget_if_unused(now, backend),
@@ -322,8 +313,8 @@ impl Machine {
             self.tell_refused(waiter, Refusal::Closed);
         }
         self.any.clear();
-        self.order.clear();
-        for id in self.records.keys().copied().collect::<Vec<_>>() {
+        self.backends.forget_order();
+        for id in self.backends.all().map(|(id, _)| id).collect::<Vec<_>>() {
             self.record(id).places.iter_mut().for_each(|place| place.waiters.clear());
             self.give_up(now, id, None);
         }
@@ -345,17 +336,20 @@ impl Machine {
     }
 
     fn set_timer(&mut self, at: Instant, timer: Timer) {
-        let places = self.records.len() * self.options.per_backend;
-        let alive = self.waiters.len() + self.entries.len() + 2 * self.records.len() + places;
-        let Machine { timers, waiters, entries, records, .. } = self;
+        let records = self.backends.len();
+        let alive = self.waiters.len() + self.entries.len() + (2 + self.options.per_backend) * records;
+        let Machine { timers, waiters, entries, backends, .. } = self;
         timers.set(at, timer, alive, |timer| match timer {
             Timer::Waiter(waiter) => waiters.contains_key(&waiter),
-            Timer::Backoff { backend, place, stay } => records
-                .get(&backend)
+            Timer::Backoff { backend, serial, place, stay } => backends
+                .lookup(backend)
+                .filter(|record| record.serial == serial)
                 .and_then(|record| record.places.get(place as usize))
                 .is_some_and(|p| p.stay == stay),
-            Timer::Forget(backend) => records.contains_key(&backend),
-            Timer::Ejection(backend) => records.get(&backend).is_some_and(|record| record.is_ejected()),
+            Timer::Forget(backend) => backends.lookup(backend).is_some(),
+            Timer::Ejection(backend) => {
+                backends.lookup(backend).is_some_and(|record| record.uses.ejected_until().is_some())
+            }
             Timer::Doubt(connection) | Timer::Drain(connection) => {
                 entries.get(connection.index as usize).is_some_and(|entry| entry.epoch == connection.epoch)
             }
@@ -376,21 +370,13 @@ impl Machine {
         }
     }
 
-    /// Those who are not known are somebody's own business: whoever asked hears of it.
-    fn note(&mut self, id: u32, turn: Turn) {
-        let record = &self.records[&id];
-        if record.known {
-            self.news.note(&record.backend, turn);
-        }
-    }
-
     /// Puts a connection where it belongs among those that any lease may be of.
     fn reopen(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
-        let record = &self.records[&connection.backend];
+        let record = self.backends.get(connection.backend);
         let place = &record.places[connection.place as usize];
         let rank = (self.options.eager && !place.planned, record.backend.priority());
-        let takes_part = record.known && !record.is_ejected();
+        let takes_part = record.known && !self.is_out(connection.backend);
         let is_open = takes_part && !place.private && place.connection == Some(id);
         self.open.remove(id);
         let Some(connection) = self.connection_mut(id) else { return };

@@ -27,8 +27,12 @@ pub struct Observation {
 pub struct BackendGlance {
     /// Who it is.
     pub backend: Arc<Backend>,
-    /// What is believed of it.
+    /// Its health.
     pub state: BackendState,
+    /// It is ejected or unhealthy, and no panic brings it back: it gets no lease that may be of any backend.
+    pub is_out: bool,
+    /// The last attempt to connect failed or hangs, and no connection works.
+    pub is_failing: bool,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// When it is, or may be, tried again, if nothing works and nothing is under way.
@@ -75,11 +79,11 @@ impl Counters {
 impl Machine {
     /// Copies the state of every backend and connection. Linear in both.
     pub fn observe(&self) -> Observation {
-        let known = self.order.iter().map(|id| &self.records[id]);
-        let others = self.records.values().filter(|record| !record.known && record.is_in_use());
+        let known = self.backends.known_records();
+        let others = self.backends.all().map(|(_, record)| record).filter(|record| !record.known && record.is_in_use());
         Observation {
             figures: self.snapshot(),
-            backends: known.chain(others).map(|record| record.glance()).collect(),
+            backends: known.chain(others).map(|record| record.glance(self.backends.is_panic())).collect(),
             planned_at: self.planned_at,
             counters: self.counters,
         }
@@ -97,42 +101,22 @@ impl Record {
         self.alive > 0 || self.places.iter().any(|place| place.is_taken())
     }
 
-    fn glance(&self) -> BackendGlance {
+    fn glance(&self, is_panic: bool) -> BackendGlance {
+        let is_left = !self.known && !self.places.iter().any(|place| place.is_taken());
         BackendGlance {
             backend: Arc::clone(&self.backend),
-            state: self.state(),
+            state: if is_left { BackendState::Removed } else { self.state() },
+            is_out: self.is_judged_out() && !is_panic,
+            is_failing: self.is_failing(),
             dialling: self.places.iter().filter(|place| place.dial.is_under_way()).count(),
             next_attempt: self.next_attempt(),
-            ejected_until: self.service.ejected_until,
-        }
-    }
-
-    fn state(&self) -> BackendState {
-        let works = self.places.iter().any(|place| place.connection.is_some());
-        let hangs = |dial: &Dial| match dial {
-            Dial::Connecting { doubted, .. } => *doubted,
-            Dial::Nothing | Dial::Held { .. } | Dial::Backoff { .. } => false,
-        };
-        if self.dead {
-            BackendState::Dead
-        } else if self.is_ejected() {
-            BackendState::Ejected
-        } else if !self.known && !self.places.iter().any(|place| place.is_taken()) {
-            BackendState::Removed
-        } else if works {
-            BackendState::Alive
-        } else if self.setback.is_some() || self.places.iter().any(|place| hangs(&place.dial)) {
-            BackendState::Doubted
-        } else if self.worked {
-            BackendState::Alive
-        } else {
-            BackendState::Unproven
+            ejected_until: self.uses.ejected_until(),
         }
     }
 
     /// What waits for its time is tried then; what nobody wants now may be tried when the last failure is old enough.
     fn next_attempt(&self) -> Option<Instant> {
-        let allowed = self.setback.map(|(_, until)| until);
+        let allowed = self.setback.map(|setback| setback.until);
         let mut next = None::<Instant>;
         for place in &self.places {
             match place.dial {

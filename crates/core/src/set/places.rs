@@ -3,11 +3,10 @@
 use super::open::Key;
 use super::{Machine, Timer, WaiterId};
 use crate::backend::Backend;
-use crate::ejection::Service;
+use crate::backends::{self, Part};
 use crate::idle::Idleness;
 use crate::recovery::{SHORTEST_DELAY, Tries};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Names a dial, and the connection that comes of it. Never used again, so that what is removed is always the very
@@ -25,32 +24,24 @@ impl ConnectionId {
     }
 }
 
-/// A backend and its places.
+pub(super) type Record = backends::Record<BackendPlaces>;
+
+/// What a set has of a backend.
 #[derive(Debug)]
-pub(super) struct Record {
-    pub(super) backend: Arc<Backend>,
-    /// The resolver says that it serves.
-    pub(super) known: bool,
+pub(super) struct BackendPlaces {
     /// An eager set wants it connected.
     pub(super) wanted: bool,
-    /// It has been connected to.
-    pub(super) worked: bool,
-    /// Its attempts ran out, and it has not been connected to since.
-    pub(super) dead: bool,
     pub(super) places: Vec<Place>,
     /// Dials under way.
     pub(super) connecting: usize,
     /// Places that wait for their turn to dial; some may have moved on.
     pub(super) held: VecDeque<u32>,
-    /// What the last failure taught: how many attempts have failed in a row, and when the next may be made.
-    pub(super) setback: Option<(u32, Instant)>,
-    /// The connection whose early end is the reason for `setback`. A late report that it was used cancels that.
+    /// The connection whose early end is the reason for the setback. A late report that it was used cancels that.
     pub(super) accused: Option<ConnectionId>,
     /// Dials and connections of it, those that take no more leases included.
     pub(super) alive: usize,
     /// The wave in which its attempts ran out last.
     pub(super) failed_in: u64,
-    pub(super) service: Service,
     /// A timer is set to forget it by then.
     pub(super) forget_at: Option<Instant>,
 }
@@ -147,15 +138,24 @@ impl Connection {
     }
 }
 
-impl Record {
-    /// It is left out for having served badly.
-    pub(super) fn is_ejected(&self) -> bool {
-        self.service.ejected_until.is_some()
+impl BackendPlaces {
+    pub(super) fn new(places: usize) -> BackendPlaces {
+        BackendPlaces {
+            wanted: false,
+            places: (0..places).map(|_| Place::new(false)).collect(),
+            connecting: 0,
+            held: VecDeque::new(),
+            accused: None,
+            alive: 0,
+            failed_in: 0,
+            forget_at: None,
+        }
     }
+}
 
-    /// Its next attempt has to wait.
-    pub(super) fn must_wait(&self, now: Instant) -> bool {
-        self.setback.is_some_and(|(_, until)| until > now)
+impl Part for BackendPlaces {
+    fn works(&self) -> bool {
+        self.places.iter().any(|place| place.connection.is_some())
     }
 }
 
@@ -207,37 +207,12 @@ impl Place {
 impl Machine {
     /// The record of a backend, known or not.
     pub(super) fn record_of(&mut self, backend: &Backend) -> u32 {
-        if let Some(&id) = self.ids.get(&backend.key()) {
-            return id;
-        }
-        let (id, backend) = (self.next_record, Arc::new(backend.clone()));
-        self.next_record += 1;
-        self.ids.insert(backend.key(), id);
-        let places = (0..self.options.per_backend).map(|_| Place::new(false)).collect();
-        self.records.insert(
-            id,
-            Box::new(Record {
-                backend,
-                known: false,
-                wanted: false,
-                worked: false,
-                dead: false,
-                places,
-                connecting: 0,
-                held: VecDeque::new(),
-                setback: None,
-                accused: None,
-                alive: 0,
-                failed_in: 0,
-                service: Service::default(),
-                forget_at: None,
-            }),
-        );
-        id
+        let places = self.options.per_backend;
+        self.backends.find_or_insert(backend, || BackendPlaces::new(places))
     }
 
     pub(super) fn record(&mut self, id: u32) -> &mut Record {
-        self.records.get_mut(&id).expect("records outlive what names them")
+        self.backends.get_mut(id)
     }
 
     pub(super) fn place(&mut self, backend: u32, place: u32) -> &mut Place {
@@ -255,7 +230,7 @@ impl Machine {
                 record.places.len() - 1
             }) as u32;
         }
-        let record = &self.records[&backend];
+        let record = self.backends.get(backend);
         let burden = |place: &Place| {
             let leases = place.connection.and_then(|id| self.connection(id)).map_or(0, |connection| connection.leases);
             (leases + place.waiters.len(), place.connection.is_none())
@@ -292,12 +267,12 @@ impl Machine {
 
     /// Forgets a foreign backend that nothing names any more, once its next dial may begin at any time.
     pub(super) fn forget_if_unused(&mut self, now: Instant, backend: u32) {
-        let Some(record) = self.records.get(&backend) else { return };
+        let Some(record) = self.backends.lookup(backend) else { return };
         if record.known || record.alive > 0 || record.places.iter().any(|place| !place.is_empty()) {
             return;
         }
         let dialled = record.places.iter().filter_map(|place| place.dialled_at).max();
-        let allowed = record.setback.map(|(_, until)| until);
+        let allowed = record.setback.map(|setback| setback.until);
         match allowed.max(dialled.map(|at| at + SHORTEST_DELAY)) {
             Some(until) if until > now => {
                 if record.forget_at.is_none_or(|at| at <= now) {
@@ -306,8 +281,7 @@ impl Machine {
                 }
             }
             Some(_) | None => {
-                self.ids.remove(&record.backend.key());
-                self.records.remove(&backend);
+                self.backends.forget(backend);
             }
         }
     }

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub dead: usize,
     /// Of these, those that are left out for having served badly, and until when. Dead ones may be among them.
     pub ejected: Vec<(Arc<Backend>, Instant)>,
+    /// So few backends are healthy that those that are ejected or unhealthy are used as well.
+    pub is_panic: bool,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// Who waits for a lease.
@@ -76,6 +78,7 @@ impl Machine {
             known,
             dead,
             ejected: self.ejected().collect(),
+            is_panic: self.backends.is_panic(),
             dialling,
             waiting,
             leases: connections.iter().map(|connection| connection.leases).sum(),
@@ -85,10 +88,10 @@ impl Machine {
 
     /// The figures alone, which are had without a look at every connection.
     pub fn figures(&self) -> Figures {
-        let places = || self.records.values().flat_map(|record| &record.places);
+        let places = || self.backends.all().map(|(_, record)| record).flat_map(|record| &record.places);
         Figures {
-            known: self.order.len(),
-            dead: self.order.iter().filter(|id| self.records[id].dead).count(),
+            known: self.backends.known(),
+            dead: self.backends.dead(),
             dialling: places().filter(|place| place.dial.is_under_way()).count(),
             waiting: self.waiters.len(),
             connected: places().filter(|place| place.connection.is_some()).count(),
@@ -97,17 +100,17 @@ impl Machine {
 
     /// Whether the resolver says that it serves.
     pub fn knows(&self, backend: &Backend) -> bool {
-        self.ids.get(&backend.key()).is_some_and(|id| self.records[id].known)
+        self.backends.find(backend).is_some_and(|id| self.backends.get(id).known)
     }
 
     /// Whether anything is kept about it: it is known, or somebody asked for it a while ago.
     pub fn remembers(&self, backend: &Backend) -> bool {
-        self.ids.contains_key(&backend.key())
+        self.backends.find(backend).is_some()
     }
 
     /// How many backends something is kept about.
     pub fn remembered(&self) -> usize {
-        self.records.len()
+        self.backends.len()
     }
 
     /// One connection, if it is still there.
@@ -115,11 +118,11 @@ impl Machine {
         let connection = self.connection(id)?;
         Some(Glance {
             connection: id,
-            backend: Arc::clone(&self.records[&connection.backend].backend),
+            backend: Arc::clone(&self.backends.get(connection.backend).backend),
             place: connection.place as usize,
             idleness: connection.idleness,
             draining: connection.taking == Taking::NoMore,
-            kept: self.records[&connection.backend].places[connection.place as usize].planned
+            kept: self.backends.get(connection.backend).places[connection.place as usize].planned
                 && connection.taking == Taking::Leases,
             created: connection.created,
             last_used: connection.last_used,
@@ -129,8 +132,9 @@ impl Machine {
 
     /// How many things it remembers, whether they still mean something or not: for simulations.
     pub fn footprint(&self) -> usize {
-        let places: usize = self.records.values().map(|record| record.places.len() + record.held.len()).sum();
-        self.records.len() + places + self.entries.len() + self.waiters.len() + self.timers.len()
+        let places: usize =
+            self.backends.all().map(|(_, record)| record).map(|record| record.places.len() + record.held.len()).sum();
+        self.backends.len() + places + self.entries.len() + self.waiters.len() + self.timers.len()
     }
 
     /// Whether everything it keeps is accounted for: for simulations.
@@ -143,13 +147,13 @@ impl Machine {
         if up != self.connected {
             return Err(format!("{up} connections, {} counted", self.connected));
         }
-        for (id, record) in &self.records {
+        for (id, record) in self.backends.all() {
             let dialling = |place: &&Place| matches!(place.dial, Dial::Connecting { .. });
             let connecting = record.places.iter().filter(dialling).count();
             if connecting != record.connecting {
                 return Err(format!("backend {id}: {connecting} connecting, {} counted", record.connecting));
             }
-            if self.order.contains(id) != record.known {
+            if self.backends.order().contains(&id) != record.known {
                 return Err(format!("backend {id} is known, or in the order of preference, but not both"));
             }
             if record.held.len() > record.places.len() {
@@ -172,30 +176,42 @@ impl Machine {
                     return Err(format!("backend {id}: a place has a connection that takes no leases"));
                 };
                 let open = self.open.contains(&found.key(connection));
-                if open != (record.known && !record.is_ejected() && !place.private) {
+                if open != (record.known && !self.is_out(id) && !place.private) {
                     return Err(format!("backend {id}: {connection:?} open to any lease: {open}"));
                 }
             }
         }
-        let healthy = |id: &&u32| !self.records[id].dead && !self.records[id].is_ejected();
-        if self.ejected().next().is_some() && !self.order.iter().any(|id| healthy(&id)) {
-            return Err("somebody is left out, though nobody else is healthy".to_owned());
+        let is_out = |id: &&u32| self.is_out(**id);
+        let out = self.backends.order().iter().filter(is_out).count();
+        let serves = |id: &u32| !self.is_out(*id) && !self.backends.get(*id).health.is_dead();
+        if out > 0 && !self.backends.order().iter().any(serves) {
+            return Err(format!("{out} backends are out of rotation, and no other is healthy"));
         }
-        let planned = |id: &&u32| self.records[id].places.iter().any(|place| place.planned);
-        let planned = self.order.iter().filter(planned).count();
+        let planned = |id: &&u32| self.backends.get(**id).places.iter().any(|place| place.planned);
+        let planned = self.backends.order().iter().filter(planned).count();
         if self.options.maximum.is_some_and(|maximum| planned > maximum + 1) {
             return Err(format!("{planned} are kept"));
         }
-        let alive: usize = self.records.values().map(|record| record.alive).sum();
+        let alive: usize = self.backends.all().map(|(_, record)| record).map(|record| record.alive).sum();
         if self.entries.len() != alive + self.free.len() {
             return Err(format!("{} entries, {alive} in use, {} free", self.entries.len(), self.free.len()));
         }
-        let placed = self.records.values().flat_map(|record| &record.places).filter(|place| place.connection.is_some());
+        let placed = self
+            .backends
+            .all()
+            .map(|(_, record)| record)
+            .flat_map(|record| &record.places)
+            .filter(|place| place.connection.is_some());
         if self.open.len() > placed.count() {
             return Err("a connection is open to any lease without a place".to_owned());
         }
-        let waiting: usize =
-            self.records.values().flat_map(|record| &record.places).map(|place| place.waiters.len()).sum();
+        let waiting: usize = self
+            .backends
+            .all()
+            .map(|(_, record)| record)
+            .flat_map(|record| &record.places)
+            .map(|place| place.waiters.len())
+            .sum();
         if waiting + self.any.len() != self.waiters.len() {
             return Err(format!("{} waiters, {} of them in line", self.waiters.len(), waiting + self.any.len()));
         }

@@ -66,7 +66,7 @@ fn an_ejected_backend_leaves_the_plan_for_longer_each_time() {
         pass(&mut stage, time - 100);
         assert_eq!(state_of(&stage, 1) == BackendState::Ejected, expected);
         pass(&mut stage, 200);
-        assert_eq!(state_of(&stage, 1), BackendState::Alive);
+        assert_eq!(state_of(&stage, 1), BackendState::Healthy);
         pass(&mut stage, 500);
         assert_eq!(stage.slots_of(1), 2, "it has its share again");
     }
@@ -87,7 +87,7 @@ fn complaints_eject_a_backend_too_and_cost_no_connection_before() {
             stage.machine.release(stage.now, slot, Outcome::Open);
         }
         stage.go();
-        let expected = if complaints == 3 { BackendState::Ejected } else { BackendState::Alive };
+        let expected = if complaints == 3 { BackendState::Ejected } else { BackendState::Healthy };
         assert_eq!(state_of(&stage, 1), expected, "after {complaints}");
         if complaints < 3 {
             assert_eq!((stage.slots_of(1), stage.machine.snapshot().counts.total()), (2, connected));
@@ -97,7 +97,7 @@ fn complaints_eject_a_backend_too_and_cost_no_connection_before() {
     pass(&mut stage, 100);
     assert_eq!((stage.slots_of(1), stage.slots_of(2)), (0, 4), "the other takes over");
     pass(&mut stage, 2_000);
-    assert_eq!((state_of(&stage, 1), stage.slots_of(1)), (BackendState::Alive, 2), "it has its share again");
+    assert_eq!((state_of(&stage, 1), stage.slots_of(1)), (BackendState::Healthy, 2), "it has its share again");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn without_ejection_a_complaint_changes_nothing_about_who_serves() {
         pass(&mut stage, 10);
     }
     assert_eq!((stage.slots_of(1), stage.slots_of(2)), (2, 2));
-    assert_eq!([1, 2].map(|port| state_of(&stage, port)), [BackendState::Alive, BackendState::Alive]);
+    assert_eq!([1, 2].map(|port| state_of(&stage, port)), [BackendState::Healthy, BackendState::Healthy]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn ejecting(consecutive: u32, time: u64, size: usize) -> Options {
 }
 
 fn ejected(stage: &Stage) -> usize {
-    stage.machine.snapshot().backends.iter().filter(|found| found.ejected_until.is_some()).count()
+    stage.machine.snapshot().backends.iter().filter(|found| found.is_out).count()
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_backend_both_dead_and_ejected_is_missing_once() {
     assert_eq!(ejected(&stage), 0, "all are used");
     assert_eq!((stage.dialling(1), stage.machine.dead_of_known()), (1, (2, 2)), "and watched");
     stage.accept(1);
-    assert_eq!(state_of(&stage, 1), BackendState::Alive);
+    assert_eq!(state_of(&stage, 1), BackendState::Healthy);
 }
 
 #[test]
@@ -592,7 +592,7 @@ fn what_a_user_says_counts_at_once_whatever_becomes_of_the_connection() {
             said += 1;
             stage.machine.complain(stage.now, slot);
             stage.machine.complain(stage.now, slot);
-            let expected = if said == 3 { BackendState::Ejected } else { BackendState::Alive };
+            let expected = if said == 3 { BackendState::Ejected } else { BackendState::Healthy };
             assert_eq!(state_of(&stage, 1), expected, "after {said}, before it comes back {outcome:?}");
             stage.machine.release(stage.now, slot, outcome);
             stage.go();
@@ -601,7 +601,7 @@ fn what_a_user_says_counts_at_once_whatever_becomes_of_the_connection() {
             assert_eq!(state_of(&stage, 1), expected, "after {said}, {outcome:?}: one use is counted once");
         }
         pass(&mut stage, 2_000);
-        assert_eq!(state_of(&stage, 1), BackendState::Alive);
+        assert_eq!(state_of(&stage, 1), BackendState::Healthy);
     }
 }
 

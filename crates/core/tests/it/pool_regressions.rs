@@ -137,7 +137,7 @@ fn a_backend_that_hangs_while_lent_from_does_not_keep_slots_others_could_use() {
     assert!(waiters.iter().all(|waiter| stage.granted(*waiter).is_some()));
     assert_eq!((stage.counts_of(1).working(), stage.slots_of(1)), (1, 2), "one goes on trying");
     let state = stage.machine.snapshot().backends.iter().find(|found| found.backend.port() == 1).unwrap().state;
-    assert_eq!(state, BackendState::Alive, "it has something working");
+    assert_eq!(state, BackendState::Healthy, "it has something working");
 }
 
 /// It was doubted while one of it worked; when that one failed nobody planned, and two slots went on trying.

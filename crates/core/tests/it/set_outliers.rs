@@ -37,7 +37,8 @@ fn complain(stage: &mut Stage, number: u16, times: usize) {
 }
 
 fn ejected(stage: &Stage) -> Vec<u16> {
-    stage.machine.snapshot().ejected.iter().map(|(backend, _)| backend.port()).collect()
+    let snapshot = stage.machine.snapshot();
+    snapshot.ejected.iter().filter(|_| !snapshot.is_panic).map(|(backend, _)| backend.port()).collect()
 }
 
 fn avoiding(number: u16) -> Want {

@@ -10,6 +10,7 @@ use carom::monitor::{Backend, BackendState, PoolBackend, SetBackend};
 pub(super) struct Standing<'a> {
     pub(super) backend: &'a Backend,
     pub(super) state: BackendState,
+    failing: bool,
     reason: Option<&'a str>,
     next_attempt_ms: Option<u64>,
     ejected_ms: Option<u64>,
@@ -17,25 +18,25 @@ pub(super) struct Standing<'a> {
 
 impl<'a> From<&'a PoolBackend> for Standing<'a> {
     fn from(of: &'a PoolBackend) -> Standing<'a> {
-        let PoolBackend { backend, state, reason, next_attempt_ms, ejected_ms, .. } = of;
+        let PoolBackend { backend, state, failing, reason, next_attempt_ms, ejected_ms, .. } = of;
         let (next_attempt_ms, ejected_ms) = (*next_attempt_ms, *ejected_ms);
-        Standing { backend, state: *state, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
+        Standing { backend, state: *state, failing: *failing, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
     }
 }
 
 impl<'a> From<&'a SetBackend> for Standing<'a> {
     fn from(of: &'a SetBackend) -> Standing<'a> {
-        let SetBackend { backend, state, reason, next_attempt_ms, ejected_ms, .. } = of;
+        let SetBackend { backend, state, failing, reason, next_attempt_ms, ejected_ms, .. } = of;
         let (next_attempt_ms, ejected_ms) = (*next_attempt_ms, *ejected_ms);
-        Standing { backend, state: *state, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
+        Standing { backend, state: *state, failing: *failing, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
     }
 }
 
 impl Standing<'_> {
     pub(super) fn urgency(&self) -> Urgency {
         match self.state {
-            BackendState::Dead | BackendState::Ejected => Urgency::Impaired,
-            BackendState::Doubted => Urgency::Strained,
+            BackendState::Dead | BackendState::Unhealthy | BackendState::Ejected => Urgency::Impaired,
+            _ if self.failing => Urgency::Strained,
             _ => Urgency::Fine,
         }
     }
@@ -43,10 +44,11 @@ impl Standing<'_> {
     /// Who it is, how it is, why, and when it is tried again.
     pub(super) fn line(&self, sight: Sight<'_>) -> Line {
         let (tone, state) = match self.state {
-            BackendState::Unproven => (Tone::Plain, "unproven"),
-            BackendState::Alive => (Tone::Good, "alive"),
-            BackendState::Doubted => (Tone::Warn, "doubted"),
+            BackendState::Unknown | BackendState::Healthy if self.failing => (Tone::Warn, "failing"),
+            BackendState::Unknown => (Tone::Plain, "unknown"),
+            BackendState::Healthy => (Tone::Good, "healthy"),
             BackendState::Dead => (Tone::Bad, "DEAD"),
+            BackendState::Unhealthy => (Tone::Bad, "UNHEALTHY"),
             BackendState::Ejected => (Tone::Bad, "EJECTED"),
             BackendState::Removed => (Tone::Dim, "removed"),
             _ => (Tone::Plain, "other"),

@@ -60,11 +60,9 @@ impl World {
             let found = seen.backends.iter().find(|backend| own(&backend.backend)).expect("it is to somebody");
             match found.state {
                 BackendState::Removed => assert!(glance.draining, "{found:?}"),
-                BackendState::Alive | BackendState::Ejected => {}
+                BackendState::Healthy | BackendState::Unhealthy | BackendState::Ejected => {}
                 // What is left of it takes no more leases, and no other works.
-                BackendState::Unproven | BackendState::Doubted | BackendState::Dead => {
-                    assert!(glance.draining, "{found:?}")
-                }
+                BackendState::Unknown | BackendState::Dead => assert!(glance.draining, "{found:?}"),
             }
             assert_eq!(found.next_attempt.filter(|_| !glance.draining), None, "{found:?}");
         }

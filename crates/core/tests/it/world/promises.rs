@@ -7,7 +7,7 @@ use carom_core::backend::BackendState;
 use carom_core::idle::interval;
 use carom_core::pool::{BackendSnapshot, Refusal, SlotGlance, Snapshot, State};
 use carom_core::slot::{Counts, Phase, SlotRef};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// What the world remembers to judge by.
@@ -27,6 +27,8 @@ pub(super) struct Books {
     changed_at: BTreeMap<usize, Moment>,
     /// Who was ejected when last looked, and until when.
     ejected: BTreeMap<usize, Instant>,
+    /// Servers that were dead when last looked: an ejection ends when one of them works again.
+    dead: BTreeSet<usize>,
 }
 
 impl Books {
@@ -42,6 +44,7 @@ impl Books {
             slots: BTreeMap::new(),
             changed_at: BTreeMap::new(),
             ejected: BTreeMap::new(),
+            dead: BTreeSet::new(),
         }
     }
 }
@@ -86,7 +89,7 @@ impl World {
         self.who_is_ejected_comes_back_in_time(&snapshot);
         self.attempts_go_on_in_an_outage(&snapshot);
         self.another_can_serve(&snapshot);
-        let is_well = |state| matches!(state, BackendState::Alive | BackendState::Unproven | BackendState::Removed);
+        let is_well = |state| matches!(state, BackendState::Healthy | BackendState::Unknown | BackendState::Removed);
         let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
         if all_well && !unhurried && !self.servers.iter().any(went_wrong_lately) {
             // A hold-off delays spares, not waiting claims.
@@ -99,7 +102,7 @@ impl World {
     /// A worse tier is used only while nothing works of the better ones.
     fn nobody_waits_for_a_worse_tier(&self) {
         let snapshot = self.machine.snapshot();
-        let works = |backend: &&BackendSnapshot| backend.state == BackendState::Alive && backend.counts.working() > 0;
+        let works = |backend: &&BackendSnapshot| backend.state == BackendState::Healthy && backend.counts.working() > 0;
         let Some(best) = snapshot.backends.iter().filter(works).map(|found| found.backend.priority()).min() else {
             return;
         };
@@ -289,17 +292,17 @@ impl World {
             let counts = backend.counts;
             assert!(counts.of(Phase::Connecting) <= limit, "{backend:?}");
             match backend.state {
-                BackendState::Unproven => {
+                BackendState::Unknown => {
                     assert_eq!(counts.working(), 0, "{backend:?}");
                     assert!(counts.of(Phase::Connecting) + counts.of(Phase::Backoff) <= 1, "{backend:?}");
                 }
-                BackendState::Doubted | BackendState::Dead => assert_eq!(counts.working(), 0, "{backend:?}"),
+                BackendState::Dead => assert_eq!(counts.working(), 0, "{backend:?}"),
                 BackendState::Removed => {
                     let drains = counts.of(Phase::Busy) + counts.of(Phase::Closing);
                     assert_eq!(counts.total(), drains, "{backend:?}");
                     assert!(drains > 0, "{backend:?} is remembered");
                 }
-                BackendState::Alive | BackendState::Ejected => {}
+                BackendState::Healthy | BackendState::Unhealthy | BackendState::Ejected => {}
             }
         }
     }
@@ -343,7 +346,7 @@ impl World {
             .snapshot()
             .backends
             .iter()
-            .any(|backend| self.server_of(&backend.backend) == server && backend.ejected_until.is_some());
+            .any(|backend| self.server_of(&backend.backend) == server && backend.is_out);
         let above = self.machine.counts().total() > self.machine.options().maximum;
         if !may_be_old && !is_out && !above && !self.is_draining(server, seat.term) {
             self.plan_changes(server);
@@ -352,7 +355,7 @@ impl World {
 
     /// Whoever is ejected is left out at once, and only if enough others are healthy.
     fn few_are_ejected_at_a_time(&mut self, snapshot: &Snapshot) {
-        let is_out = |backend: &&BackendSnapshot| backend.ejected_until.is_some();
+        let is_out = |backend: &&BackendSnapshot| backend.is_out;
         for backend in snapshot.backends.iter().filter(is_out) {
             let ends = backend.counts.of(Phase::Busy) + backend.counts.of(Phase::Closing);
             assert_eq!(backend.counts.total(), ends, "ejected, and still in use: {backend:?}");
@@ -361,17 +364,19 @@ impl World {
         let until = |backend: &BackendSnapshot| Some((self.server_of(&backend.backend), backend.ejected_until?));
         let out: BTreeMap<usize, Instant> = snapshot.backends.iter().filter_map(until).collect();
         let before = std::mem::replace(&mut self.books.ejected, out);
+        let is_dead = |backend: &&BackendSnapshot| backend.state == BackendState::Dead;
+        let dead: BTreeSet<usize> =
+            snapshot.backends.iter().filter(is_dead).map(|backend| self.server_of(&backend.backend)).collect();
+        let were_dead = std::mem::replace(&mut self.books.dead, dead);
         if self.books.ejected.keys().any(|server| !before.contains_key(server)) {
             let (out, most) = (self.books.ejected.len(), self.most_ejected());
             assert!(out <= most, "{out} of {} are ejected, {most} may be", snapshot.known);
-            assert!(!self.is_panic(snapshot, &self.books.ejected), "ejected although all are to be used");
+            assert!(!snapshot.is_panic, "ejected although all are to be used");
         }
         let now = self.now();
         for (&server, &until) in before.iter().filter(|(server, _)| !self.books.ejected.contains_key(server)) {
-            let in_time = until <= now || !self.servers[server].known;
-            // With one of a better tier back, the deaths of worse ones, for which it came back, are forgotten.
-            let forgotten = self.setting.priorities > 1;
-            assert!(in_time || forgotten || self.is_panic(snapshot, &before), "server {server} is back too early");
+            let in_time = until <= now || !self.servers[server].known || were_dead.contains(&server);
+            assert!(in_time, "server {server} is back too early");
         }
     }
 
@@ -381,8 +386,8 @@ impl World {
             assert!(until > now, "its time is over, but it is ejected");
             assert!(wakes.is_some_and(|wakes| wakes <= until), "nobody sees to it that it comes back");
         }
-        let none = self.books.ejected.is_empty();
-        assert!(none || !self.is_panic(snapshot, &self.books.ejected), "all are to be used, and some are ejected");
+        let is_panic = !self.books.ejected.is_empty() && self.is_panic(snapshot, &self.books.ejected);
+        assert_eq!(snapshot.is_panic, is_panic, "panic");
     }
 
     fn most_ejected(&self) -> usize {
@@ -408,7 +413,7 @@ impl World {
                 backend.state != BackendState::Removed && self.server_of(&backend.backend) == server
             };
             let found = snapshot.backends.iter().find(lends);
-            assert!(found.is_none_or(|backend| backend.ejected_until.is_none()), "server {server} is ejected");
+            assert!(found.is_none_or(|backend| !backend.is_out), "server {server} is out of rotation");
         }
     }
 
@@ -469,7 +474,7 @@ impl World {
         let has_room = snapshot.counts.total() < snapshot.maximum;
         let can_serve = |backend: &BackendSnapshot| match backend.state {
             BackendState::Dead | BackendState::Removed => false,
-            _ if backend.ejected_until.is_some() => false,
+            _ if backend.is_out => false,
             _ => has_room || backend.counts.working() + backend.counts.of(Phase::Connecting) > 0,
         };
         for &claim in self.line.values().filter(|_| snapshot.counts.of(Phase::Idle) > 0) {

@@ -72,8 +72,9 @@ function makeRow() {
       say(name, named ? backend.name : own);
       mark(name, 'class', named ? 'name' : 'name mono');
       sayOrHide(place, named ? own : '');
-      mark(lamp, 'aria-label', words(backend.state));
-      sayOrHide(state, backend.state === 'alive' ? '' : words(backend.state));
+      const health = backend.failing && backend.state !== 'dead' ? 'failing' : words(backend.state);
+      mark(lamp, 'aria-label', health);
+      sayOrHide(state, health === 'healthy' ? '' : health);
       const told = backend.slots ? slots(backend) : connections(backend, object);
       strip.update(told.cells, size, told.all);
       say(counts, told.words);
@@ -81,7 +82,7 @@ function makeRow() {
       sayOrHide(reason, backend.reason);
       const waits = tellNext(next, backend, at);
       show(next, waits);
-      show(why, backend.state !== 'alive' || Boolean(backend.reason) || waits);
+      show(why, health !== 'healthy' || Boolean(backend.reason) || waits);
     },
   };
 }
@@ -101,7 +102,7 @@ function tellNext(node, backend, at) {
 function lampOf(trouble, backend) {
   if (trouble >= 2) return 'bad';
   if (trouble === 1) return 'warn';
-  return backend.state === 'alive' ? 'ok' : 'none';
+  return backend.state === 'healthy' ? 'ok' : 'none';
 }
 
 function slots(backend) {

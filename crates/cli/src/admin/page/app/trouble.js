@@ -5,12 +5,12 @@ import { address, known, words } from './words.js';
 export function backendTrouble(backend) {
   switch (backend.state) {
     case 'dead':
+    case 'unhealthy':
       return 2;
     case 'ejected':
-    case 'doubted':
       return 1;
     default:
-      return backend.reason ? 1 : 0;
+      return backend.failing || backend.reason ? 1 : 0;
   }
 }
 
