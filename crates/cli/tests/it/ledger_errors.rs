@@ -71,7 +71,7 @@ async fn a_genesis_that_is_of_no_use() {
 }
 
 #[tokio::test]
-async fn a_genesis_with_a_truncated_last_line_or_a_missing_one_asks_nobody_and_writes_no_cache() {
+async fn damaged_genesis_sends_no_request_and_writes_no_cache() {
     let pool = Pool::start().await;
     let genesis = pool.nodes.genesis();
     let cache = pool.folder().join("cache").to_str().unwrap().to_owned();
@@ -79,6 +79,8 @@ async fn a_genesis_with_a_truncated_last_line_or_a_missing_one_asks_nobody_and_w
     for (damaged, problem) in [
         (genesis[..genesis.len() - 10].to_owned(), "line 4: not JSON: EOF while parsing"),
         ([lines[0], lines[2], lines[3]].join("\n"), "line 2: its seqNo is 3, and 2 is due"),
+        (genesis.replace("[\"VALIDATOR\"]", "[]"), "names no validator that can be used"),
+        ("\n".to_owned(), "holds no transactions"),
     ] {
         pool.file("genesis", &damaged);
         for args in [&["--cache", &cache, "status"][..], &["--cache", &cache, "get-txn", "1"]] {

@@ -70,6 +70,22 @@ async fn control_characters_of_a_malformed_label_are_escaped() {
 }
 
 #[tokio::test]
+async fn control_characters_in_the_target_of_a_service_are_escaped() {
+    let server = DnsServer::start().await.unwrap();
+    for label in [&b"\x1b]0;pwned\x07"[..], b"xn--\x1b]0;pwned-y9a"] {
+        server.zone().srv("_http._tcp.db.test", 60, [(0, 10, 80, "up.test")]);
+        server.zone().a("up.test", 60, ["10.0.0.2"]);
+        server.zone().answer("_http._tcp.db.test", RecordType::SRV, Answer::with_srv_target(label));
+        for args in [&["-t", "200ms", "db.test"][..], &["-t", "200ms", "--json", "db.test"]] {
+            let ran = resolve(&server, args).await;
+            let shown = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(shown.contains("]0;pwned"), "{ran:?}");
+            assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_nameserver_that_is_not_there() {
     let mut server = DnsServer::start().await.unwrap();
     server.stop().await;

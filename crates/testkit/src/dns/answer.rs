@@ -1,7 +1,7 @@
 //! What a server does with one question, instead of answering from its records.
 
 use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::rdata::OPT;
+use hickory_proto::rr::rdata::{OPT, SRV};
 use hickory_proto::rr::{Name, RData, Record};
 use std::fmt;
 use std::sync::Arc;
@@ -93,6 +93,16 @@ impl Answer {
         Answer::edited(move |message| {
             let edns = RData::OPT(OPT::new(Vec::new()));
             message.additionals.push(Record::from_rdata(name.clone(), 0, edns));
+        })
+    }
+
+    /// What the records say, and an SRV record for port 80 of a host with this label below `test`.
+    pub fn with_srv_target(label: &[u8]) -> Answer {
+        let target = Name::from_labels([label, b"test"]).expect("a label of at most 63 bytes");
+        Answer::edited(move |message| {
+            let Some(question) = message.queries.first() else { return };
+            let service = RData::SRV(SRV::new(0, 0, 80, target.clone()));
+            message.answers.push(Record::from_rdata(question.name().clone(), 60, service));
         })
     }
 }
