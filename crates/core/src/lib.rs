@@ -33,6 +33,7 @@ mod backends;
 pub mod ejection;
 pub mod feed;
 pub mod filter;
+pub mod health_check;
 pub mod idle;
 mod list;
 pub mod news;

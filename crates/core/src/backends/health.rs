@@ -168,6 +168,15 @@ impl Uses {
         self.ejected_until.take().is_some()
     }
 
+    /// Ends an ejection if there is one: checks pass.
+    pub(super) fn end_ejection(&mut self, now: Instant) -> bool {
+        let was_ejected = self.ejected_until.is_some();
+        if was_ejected {
+            self.reinstate(now);
+        }
+        was_ejected
+    }
+
     /// Ends an ejection.
     pub(super) fn reinstate(&mut self, now: Instant) {
         (self.ejected_until, self.back_since) = (None, Some(now));
@@ -177,10 +186,20 @@ impl Uses {
 /// What active checks have shown of a backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checks {
-    unhealthy: bool,
+    pub(super) unhealthy: bool,
+    /// A check is due or runs.
+    pub(super) scheduled: bool,
+    pub(super) last_passed: bool,
+    /// Results in a row that were the same as the last.
+    pub(super) in_a_row: u32,
 }
 
 impl Checks {
+    /// An ejection begins: only checks from now on end it.
+    pub(super) fn restart(&mut self) {
+        self.in_a_row = 0;
+    }
+
     pub(super) fn is_unhealthy(&self) -> bool {
         self.unhealthy
     }

@@ -4,14 +4,17 @@
 //! backend here, and asks here which backends are in rotation. A backend is *known* while the resolver names it. A set also
 //! keeps backends that are not known: somebody asked for one by name.
 
+mod checks;
 mod health;
 
+pub use checks::CheckId;
 pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};
 
 use crate::backend::{Backend, BackendState};
 use crate::ejection::Ejection;
 use crate::news::{News, Turn, Untold};
 use crate::random::Random;
+use crate::timers::Timers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -91,6 +94,10 @@ impl<T> Record<T> {
     /// Whether the next attempt must not be made yet.
     pub(crate) fn must_wait(&self, now: Instant) -> bool {
         self.setback.is_some_and(|setback| setback.until > now)
+    }
+
+    pub(crate) fn is_unhealthy(&self) -> bool {
+        self.checks.is_unhealthy()
     }
 
     /// Whether uses or active checks speak against the backend.
@@ -193,6 +200,7 @@ pub(crate) struct Backends<T> {
     tally: Tally,
     /// So few backends are healthy that those that are ejected or unhealthy are used as well.
     panic: bool,
+    check_timers: Timers<CheckId>,
     news: Untold,
 }
 
@@ -207,6 +215,7 @@ impl<T> Default for Backends<T> {
             next_serial: 0,
             tally: Tally::default(),
             panic: false,
+            check_timers: Timers::new(),
             news: Untold::default(),
         }
     }
@@ -226,6 +235,10 @@ impl<T> Backends<T> {
     /// The record with this index, if there is one.
     pub(crate) fn lookup(&self, index: u32) -> Option<&Record<T>> {
         self.records.get(index as usize)?.as_deref()
+    }
+
+    fn lookup_mut(&mut self, index: u32) -> Option<&mut Record<T>> {
+        self.records.get_mut(index as usize)?.as_deref_mut()
     }
 
     /// Known backends, most preferred first.
@@ -418,7 +431,10 @@ impl<T> Backends<T> {
         if !ejection.allows_one_more(self.known(), self.tally.healthy) {
             return false;
         }
-        let until = self.change(index, |record| record.uses.eject(ejection, now));
+        let until = self.change(index, |record| {
+            record.checks.restart();
+            record.uses.eject(ejection, now)
+        });
         self.note(index, Turn::Ejected { until });
         true
     }

@@ -62,6 +62,9 @@ impl Machine {
         for &index in &diff.added {
             self.picker.add_backend(index);
         }
+        if let Some(schedule) = &self.options.health_check {
+            self.backends.schedule_checks(now, &diff.added, schedule, &mut self.random);
+        }
         if !diff.is_empty() {
             self.plan_soon();
             self.arrange_decoherence(now);

@@ -29,7 +29,7 @@ mod tiers;
 mod told;
 mod warm;
 
-pub use crate::backends::BackendId;
+pub use crate::backends::{BackendId, CheckId};
 pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
 pub use snapshot::{BackendSnapshot, Lent, Snapshot};
@@ -219,6 +219,7 @@ impl Machine {
             self.decohere_at,
             self.look_at,
             self.relent_at,
+            self.next_health_check(),
         ];
         times.into_iter().flatten().min()
     }
@@ -236,6 +237,7 @@ impl Machine {
         self.run_hastened(now);
         self.take_sample(now);
         self.decohere(now);
+        self.start_health_checks(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
             self.stale_plan = true;

@@ -1,6 +1,7 @@
 //! What a pool can be told, and what it refuses to be told.
 
 use crate::ejection::Ejection;
+use crate::health_check::Schedule;
 use crate::options::{OptionsError, recurring, sane};
 use crate::pick::Pick;
 use crate::recovery::Recovery;
@@ -46,6 +47,8 @@ pub struct Options {
     pub target_delay: Option<Duration>,
     /// Leaving out backends that fail their users. Default off.
     pub ejection: Option<Ejection>,
+    /// Active health checks of every known backend: [`Action::HealthCheck`](super::Action::HealthCheck). Default off.
+    pub health_check: Option<Schedule>,
     /// New or closed connections per second and backend. Default none: as the plan says.
     pub churn_per_second: Option<f64>,
     /// A claim held longer is reported, once. Default off.
@@ -79,6 +82,7 @@ impl Default for Options {
             validate_every: None,
             target_delay: None,
             ejection: None,
+            health_check: None,
             churn_per_second: None,
             leak_after: None,
             pick: Pick::default(),
@@ -114,6 +118,9 @@ impl Options {
         sane("leak_after", self.leak_after)?;
         if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
             return Err(OptionsError::new("ejection", problem));
+        }
+        if let Some(Err(problem)) = self.health_check.as_ref().map(Schedule::validate) {
+            return Err(OptionsError::new("health_check", problem.to_string()));
         }
         if self.churn_per_second.is_some_and(|churn| !(churn.is_finite() && churn >= MIN_CHURN)) {
             return Err(OptionsError::new("churn_per_second", format!("must be a number of at least {MIN_CHURN}")));

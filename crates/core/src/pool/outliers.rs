@@ -1,6 +1,7 @@
 //! Outliers: backends that connect, but whose uses or active checks fail, get no traffic for a while.
 
-use super::Machine;
+use super::{Action, Machine};
+use crate::backends::CheckId;
 use crate::slot::State;
 use std::time::Instant;
 
@@ -43,6 +44,30 @@ impl Machine {
     pub(super) fn leave_out(&mut self, now: Instant, index: u32) {
         for slot in self.backends.get(index).slots.clone() {
             self.stop(now, slot);
+        }
+    }
+
+    pub(super) fn start_health_checks(&mut self, now: Instant) {
+        if self.is_closed() {
+            return;
+        }
+        for (check, backend) in self.backends.start_checks(now) {
+            self.act(Action::HealthCheck { check, backend });
+        }
+    }
+
+    pub(super) fn next_health_check(&self) -> Option<Instant> {
+        self.backends.next_check().filter(|_| !self.is_closed())
+    }
+
+    /// A health check has passed, or has failed: by its result or its timeout.
+    pub fn handle_health_checked(&mut self, now: Instant, check: CheckId, passed: bool) {
+        let Some(schedule) = self.options.health_check.as_ref().filter(|_| !self.is_closed()) else { return };
+        let changed = self.backends.record_check(now, check, passed, schedule, &mut self.random);
+        self.attention = true;
+        if changed.is_some() {
+            self.rotate(now);
+            self.plan_soon();
         }
     }
 

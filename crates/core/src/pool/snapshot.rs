@@ -47,6 +47,8 @@ pub struct BackendSnapshot {
     pub state: BackendState,
     /// It is ejected or unhealthy, and no panic brings it back: it gets no traffic.
     pub is_out: bool,
+    /// Its active checks fail. A dead backend may be unhealthy as well.
+    pub is_unhealthy: bool,
     /// The last attempt to connect failed or hangs, and no connection works.
     pub is_failing: bool,
     /// Its slots by phase.
@@ -132,6 +134,7 @@ impl Machine {
             backend: Arc::clone(&record.backend),
             state: record.state(),
             is_out: self.is_out(index),
+            is_unhealthy: record.is_unhealthy(),
             is_failing: record.is_failing(),
             counts: record.counts,
             ejected_until: record.uses.ejected_until(),

@@ -1,7 +1,7 @@
 //! What the machine, its driver and its callers tell each other.
 
 use crate::backend::Backend;
-use crate::backends::BackendId;
+use crate::backends::{BackendId, CheckId};
 use crate::slot::SlotRef;
 use crate::waiters::{Place, WaiterId};
 use std::sync::Arc;
@@ -26,6 +26,13 @@ pub enum Action {
     Reset {
         /// The slot whose connection it is.
         slot: SlotRef,
+    },
+    /// Check the health of the backend, then tell [`Machine::handle_health_checked`](super::Machine::handle_health_checked).
+    HealthCheck {
+        /// Names the check.
+        check: CheckId,
+        /// The backend to check.
+        backend: Arc<Backend>,
     },
     /// Say that the slot's connection has been lent for longer than `leak_after`.
     Overdue {

@@ -22,6 +22,9 @@ impl Machine {
         for &id in &diff.removed {
             self.give_up(now, id, Some(now + self.options.drain_timeout));
         }
+        if let Some(schedule) = &self.options.health_check {
+            self.backends.schedule_checks(now, &diff.added, schedule, &mut self.random);
+        }
         if diff.is_empty() {
             return;
         }

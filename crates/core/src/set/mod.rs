@@ -53,6 +53,7 @@ pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
 use crate::backends::Backends;
+pub use crate::backends::CheckId;
 use crate::news::News;
 use crate::options::OptionsError;
 use crate::random::Random;
@@ -105,6 +106,13 @@ pub enum Action {
     Shut(ConnectionId),
     /// Tell those who hold it that it is on its way out.
     Drain(ConnectionId),
+    /// Check the health of the backend, then tell [`Machine::handle_health_checked`].
+    HealthCheck {
+        /// Names the check.
+        check: CheckId,
+        /// The backend to check.
+        backend: Arc<Backend>,
+    },
     /// A connection came up: for whoever tracks them.
     Added(ConnectionId),
     /// A connection takes no more leases, because it ended or is about to: for whoever tracks them.
@@ -279,7 +287,8 @@ impl Machine {
 
     /// When [`handle_timeout`](Machine::handle_timeout) wants to be called, at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.look_at, self.release_at, self.disturb_at].into_iter().flatten().min()
+        let next_check = self.backends.next_check().filter(|_| !self.is_closed());
+        [self.timers.next(), self.look_at, self.release_at, self.disturb_at, next_check].into_iter().flatten().min()
     }
 
     /// Time has passed: does what is due.
@@ -300,6 +309,7 @@ impl Machine {
             }
         }
         self.disturb(now);
+        self.start_health_checks(now);
     }
 
     /// No new leases. Waiters are refused, unused connections end, and the others when their holders let go.

@@ -1,6 +1,7 @@
 //! What a set is told: how much it keeps, and for how long.
 
 use crate::ejection::Ejection;
+use crate::health_check::Schedule;
 use crate::idle;
 use crate::options::{OptionsError, recurring, sane};
 use crate::recovery::{DAY, Recovery};
@@ -33,6 +34,8 @@ pub struct Options {
     pub recovery: Recovery,
     /// When a backend that serves badly is left out; `None` never does.
     pub ejection: Option<Ejection>,
+    /// Active health checks of every known backend: [`Action::HealthCheck`](super::Action::HealthCheck). Default off.
+    pub health_check: Option<Schedule>,
     /// How often the order in which backends are preferred is disturbed.
     pub decoherence: Duration,
     /// Connects under way to one backend at a time.
@@ -53,6 +56,7 @@ impl Default for Options {
             lease_timeout: Duration::from_secs(30),
             recovery: Recovery::default(),
             ejection: None,
+            health_check: None,
             decoherence: Duration::from_secs(60),
             connecting_per_backend: 4,
         }
@@ -115,6 +119,9 @@ impl Options {
         }
         if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
             return refuse("ejection", problem);
+        }
+        if let Some(Err(problem)) = self.health_check.as_ref().map(Schedule::validate) {
+            return refuse("health_check", problem.to_string());
         }
         if self.connecting_per_backend == 0 {
             return refuse("connecting_per_backend", "must be at least 1");

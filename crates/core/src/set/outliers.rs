@@ -1,7 +1,8 @@
 //! Outliers: backends that connect, but whose uses or active checks fail, get no leases of any backend for a while.
 
-use super::{Machine, Timer};
+use super::{Action, Machine, State, Timer};
 use crate::backend::Backend;
+use crate::backends::CheckId;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +34,28 @@ impl Machine {
     pub(super) fn end_ejections(&mut self, now: Instant) {
         self.replan(now);
         self.serve_any(now);
+    }
+
+    /// A health check has passed, or has failed: by its result or its timeout.
+    pub fn handle_health_checked(&mut self, now: Instant, check: CheckId, passed: bool) {
+        let Some(schedule) = self.options.health_check.as_ref().filter(|_| !self.is_closed()) else { return };
+        if self.backends.record_check(now, check, passed, schedule, &mut self.random).is_some() {
+            self.replan(now);
+            self.serve_any(now);
+        }
+    }
+
+    pub(super) fn start_health_checks(&mut self, now: Instant) {
+        if self.is_closed() {
+            return;
+        }
+        for (check, backend) in self.backends.start_checks(now) {
+            self.actions.push_back(Action::HealthCheck { check, backend });
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Stopping | State::Stopped)
     }
 
     /// Whether a backend is out of rotation.

@@ -8,6 +8,7 @@ mod feed_simulation;
 mod feed_stage;
 mod feed_withheld;
 mod feed_world;
+mod health_checks;
 mod lease_simulation;
 mod lease_world;
 mod limits;

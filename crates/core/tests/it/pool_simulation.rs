@@ -144,6 +144,8 @@ fn full_servers_are_tried_by_one_slot_each() {
         // Every server is wanted to its last place.
         (setting.priorities, setting.weights) = (1, 1);
         (setting.options.maximum, setting.options.spares) = (20, 20);
+        // Checks of a full server fail.
+        setting.options.health_check = None;
         setting.dial = setting.dial.min(Duration::from_millis(100));
         let mut world = World::new(setting, seed, trace);
         let room = 1 + Random::new(seed).below(5);

@@ -7,7 +7,9 @@ pub(crate) use crate::time::ms;
 use carom_core::backend::Backend;
 use carom_core::idle::Idleness;
 use carom_core::recovery::{Policy, Recovery};
-use carom_core::set::{Action, ConnectionId, Delivery, Glance, Leased, Machine, Options, Refusal, WaiterId, Want};
+use carom_core::set::{
+    Action, CheckId, ConnectionId, Delivery, Glance, Leased, Machine, Options, Refusal, WaiterId, Want,
+};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -68,6 +70,8 @@ pub(crate) struct Stage {
     pub(crate) start: Instant,
     pub(crate) now: Instant,
     /// Dials under way, with the number of their backend.
+    /// Health checks that run, with the number of their backend.
+    pub(crate) health_checks: Vec<(CheckId, u16)>,
     pub(crate) dials: Vec<(ConnectionId, u16)>,
     /// Dials so far.
     pub(crate) dialled: usize,
@@ -91,6 +95,7 @@ impl Stage {
             start,
             now: start,
             dials: Vec::new(),
+            health_checks: Vec::new(),
             dialled: 0,
             timeouts: Vec::new(),
             told: BTreeMap::new(),
@@ -135,6 +140,10 @@ impl Stage {
                 self.dials.push((*connection, backend.port()));
                 self.dialled += 1;
                 self.timeouts.push(*timeout);
+                return;
+            }
+            Action::HealthCheck { check, backend } => {
+                self.health_checks.push((*check, backend.port()));
                 return;
             }
             Action::Abort(id) => {

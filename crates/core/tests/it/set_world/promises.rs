@@ -258,6 +258,7 @@ impl World {
                 self.books.links.insert(*connection, link);
                 self.promise_dials_are_bounded(server);
             }
+            Action::HealthCheck { .. } => {}
             Action::Abort(id) => {
                 let link = self.books.forget(*id);
                 assert_eq!(link.stage, Stage::Dialling, "only dials are aborted");

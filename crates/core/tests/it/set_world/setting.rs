@@ -65,6 +65,7 @@ impl Setting {
             drain_timeout: one_of(random, &[ms(0), ms(200), ms(2_000)]),
             lease_timeout: ms(1_000),
             recovery: limits.recovery(),
+            health_check: None,
             ejection: random.chance(0.5).then(|| {
                 let ejection = Ejection::default().consecutive(1 + random.below(3) as u32);
                 ejection.time(one_of(random, &[ms(20), ms(300)])).max_ejected(one_of(random, &[0.3, 0.5, 1.0]))

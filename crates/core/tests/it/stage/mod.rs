@@ -5,7 +5,7 @@
 
 pub(crate) use crate::time::ms;
 use carom_core::backend::Backend;
-use carom_core::pool::{Action, Claimed, Delivery, Ending, Machine, Options, Outcome, Refusal, Request};
+use carom_core::pool::{Action, CheckId, Claimed, Delivery, Ending, Machine, Options, Outcome, Refusal, Request};
 use carom_core::recovery::{Policy, Recovery};
 use carom_core::slot::{Counts, Phase, SlotRef};
 use carom_core::waiters::WaiterId;
@@ -47,6 +47,8 @@ pub(crate) struct Stage {
     pub(crate) checks: Vec<SlotRef>,
     pub(crate) watches: Vec<SlotRef>,
     pub(crate) overdue: Vec<SlotRef>,
+    /// Health checks that run, with the number of their backend.
+    pub(crate) health_checks: Vec<(CheckId, u16)>,
     /// Closes asked for so far.
     pub(crate) closed: usize,
     /// What waiting callers were given, in order.
@@ -70,6 +72,7 @@ impl Stage {
             checks: Vec::new(),
             watches: Vec::new(),
             overdue: Vec::new(),
+            health_checks: Vec::new(),
             closed: 0,
             deliveries: Vec::new(),
         };
@@ -120,6 +123,7 @@ impl Stage {
             Action::Check { slot } | Action::Reset { slot } => self.checks.push(slot),
             Action::Watch { slot } => self.watches.push(slot),
             Action::Overdue { slot } => self.overdue.push(slot),
+            Action::HealthCheck { check, backend } => self.health_checks.push((check, backend.port())),
             Action::Close { slot, .. } => {
                 self.closed += 1;
                 self.machine.handle_closed(self.now, slot);

@@ -1,6 +1,8 @@
 //! The driver: does what the machine asks for, a little late, and tells it what came of it.
 
+use super::servers::Behaviour;
 use super::{Content, Event, Seat, World};
+use carom_core::health_check::Schedule;
 use carom_core::pool::{Action, Delivery, Ending};
 use carom_core::slot::SlotRef;
 use std::collections::{BTreeMap, VecDeque};
@@ -132,6 +134,7 @@ impl World {
                 let Content::Idle(id) = self.seats[slot.index()].content else { panic!("checks what is not idle") };
                 self.seats[slot.index()].content = Content::Checking(id);
             }
+            Action::HealthCheck { .. } => {}
             Action::Overdue { slot } => {
                 let content = self.seats[slot.index()].content;
                 assert!(matches!(content, Content::Lent(_)), "overdue, but {content:?}");
@@ -217,6 +220,14 @@ impl World {
                     let after = if goodbye { self.between(Duration::ZERO, self.round_trip()) } else { self.latency() };
                     self.later(after, Event::CloseEnds(slot));
                 }
+            }
+            Action::HealthCheck { check, backend } => {
+                let server = self.server_of(&backend);
+                let passes = self.servers[server].behaviour == Behaviour::Healthy || self.random.chance(0.3);
+                let timeout =
+                    self.setting.options.health_check.as_ref().map(Schedule::check_timeout).unwrap_or_default();
+                let after = if self.hangs(server) { timeout } else { self.between(Duration::ZERO, self.round_trip()) };
+                self.later(after.min(timeout), Event::HealthChecked(check, passes && !self.hangs(server)));
             }
             Action::Overdue { .. } => {}
             Action::Abandon { task, slot, .. } => {

@@ -24,7 +24,7 @@ pub(crate) use setting::Setting;
 
 use callers::{Claim, Stage};
 use carom_core::backend::Backend;
-use carom_core::pool::{Claimed, Delivery, Ending, Machine, Outcome, Refusal, Returned, State};
+use carom_core::pool::{CheckId, Claimed, Delivery, Ending, Machine, Outcome, Refusal, Returned, State};
 use carom_core::random::Random;
 use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::WaiterId;
@@ -46,6 +46,7 @@ enum Event {
     Accepted(SlotRef),
     DialEnds(SlotRef, bool),
     CheckEnds(SlotRef, bool),
+    HealthChecked(CheckId, bool),
     CloseEnds(SlotRef),
     AbandonEnds {
         task: SlotRef,
@@ -229,6 +230,7 @@ impl World {
             | Event::Accepted(_)
             | Event::DialEnds(..)
             | Event::CheckEnds(..)
+            | Event::HealthChecked(..)
             | Event::CloseEnds(_)
             | Event::AbandonEnds { .. }
             | Event::WatchEnds(..)
@@ -248,6 +250,11 @@ impl World {
             Event::Accepted(task) => self.accepted(task),
             Event::DialEnds(task, connected) => self.dial_ends(task, connected),
             Event::CheckEnds(task, passed) => self.check_ends(task, passed),
+            Event::HealthChecked(check, passed) => {
+                let now = self.now();
+                self.machine.handle_health_checked(now, check, passed);
+                self.after_driver_call();
+            }
             Event::CloseEnds(task) => self.close_ends(task),
             Event::AbandonEnds { task, slot } => self.abandon_ends(task, slot),
             Event::WatchEnds(slot, ending) => self.watch_ends(slot, ending),

@@ -375,7 +375,9 @@ impl World {
         }
         let now = self.now();
         for (&server, &until) in before.iter().filter(|(server, _)| !self.books.ejected.contains_key(server)) {
-            let in_time = until <= now || !self.servers[server].known || were_dead.contains(&server);
+            // Checks that pass end an ejection as well.
+            let may_be_back = self.setting.options.health_check.is_some() || were_dead.contains(&server);
+            let in_time = until <= now || !self.servers[server].known || may_be_back;
             assert!(in_time, "server {server} is back too early");
         }
     }
@@ -386,19 +388,23 @@ impl World {
             assert!(until > now, "its time is over, but it is ejected");
             assert!(wakes.is_some_and(|wakes| wakes <= until), "nobody sees to it that it comes back");
         }
-        let is_panic = !self.books.ejected.is_empty() && self.is_panic(snapshot, &self.books.ejected);
+        let some_are_unhealthy = snapshot.backends.iter().any(|backend| backend.is_unhealthy);
+        let some_are_out = !self.books.ejected.is_empty() || some_are_unhealthy;
+        let is_panic = some_are_out && self.is_panic(snapshot, &self.books.ejected);
         assert_eq!(snapshot.is_panic, is_panic, "panic");
     }
 
     fn most_ejected(&self) -> usize {
         let known = self.servers.iter().filter(|server| server.known).count();
-        (known as f64 * self.setting.max_ejected + 0.000_001).floor() as usize
+        // Without ejection, half of the backends may be unhealthy.
+        let share = self.setting.options.ejection.as_ref().map_or(0.5, |_| self.setting.max_ejected);
+        (known as f64 * share + 0.000_001).floor() as usize
     }
 
     /// Whether too few are neither dead nor ejected, should these be.
     fn is_panic(&self, snapshot: &Snapshot, ejected: &BTreeMap<usize, Instant>) -> bool {
         let is_healthy = |backend: &&BackendSnapshot| match backend.state {
-            BackendState::Dead | BackendState::Removed => false,
+            BackendState::Dead | BackendState::Unhealthy | BackendState::Removed => false,
             _ => !ejected.contains_key(&self.server_of(&backend.backend)),
         };
         let healthy = snapshot.backends.iter().filter(is_healthy).count();

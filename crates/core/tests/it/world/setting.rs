@@ -2,6 +2,7 @@
 
 use super::Event;
 use carom_core::ejection::Ejection;
+use carom_core::health_check::Schedule;
 use carom_core::pick::Pick;
 use carom_core::pool::Options;
 use carom_core::random::Random;
@@ -97,6 +98,7 @@ impl Setting {
             decoherence: millis(random, 500, 20_000),
             target_delay: random.chance(0.2).then(|| millis(random, 20, 500)),
             ejection: random.chance(0.3).then(|| ejection(random, max_ejected)),
+            health_check: health_check(seed),
             churn_per_second: random.chance(0.2).then(|| 2.0 + random.fraction() * 50.0),
             leak_after: random.chance(0.2).then(|| millis(random, 1, 500)),
         };
@@ -277,4 +279,12 @@ fn millis(random: &mut Random, least: u64, most: u64) -> Duration {
 
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+/// Drawn apart, so that the other draws are as they were.
+fn health_check(seed: u64) -> Option<Schedule> {
+    let random = &mut Random::new(seed ^ 0xc4ec);
+    let schedule = Schedule::default().interval(millis(random, 10, 300)).timeout(millis(random, 5, 200));
+    let thresholds = (1 + random.below(3) as u32, 1 + random.below(3) as u32);
+    random.chance(0.25).then(|| schedule.unhealthy_threshold(thresholds.0).healthy_threshold(thresholds.1))
 }
