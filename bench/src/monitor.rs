@@ -182,7 +182,7 @@ fn held() -> Waits {
         machine.handle_timeout(now);
         while let Some(action) = machine.poll_action() {
             if let Action::Connect { slot, .. } = action {
-                machine.handle_connected(now, slot);
+                machine.handle_connected(now, slot, false);
             }
         }
     }

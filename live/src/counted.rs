@@ -1,7 +1,7 @@
 //! A connector around another that counts how often it is used.
 
 use carom::Backend;
-use carom::connect::Connect;
+use carom::connect::{Connect, Liveness};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,8 +43,6 @@ impl<C: Connect> Connect for Counted<C> {
     type Connection = C::Connection;
     type Error = C::Error;
 
-    const RESETS: bool = C::RESETS;
-
     async fn connect(&self, backend: &Backend) -> Result<C::Connection, C::Error> {
         let result = self.connector.connect(backend).await;
         let count = if result.is_ok() { &self.dials.made } else { &self.dials.refused };
@@ -52,20 +50,20 @@ impl<C: Connect> Connect for Counted<C> {
         result
     }
 
-    fn is_open(&self, connection: &mut C::Connection) -> bool {
-        self.connector.is_open(connection)
+    fn liveness(&self, connection: &mut C::Connection) -> Liveness {
+        self.connector.liveness(connection)
     }
 
-    fn check(&self, connection: &mut C::Connection) -> impl Future<Output = Result<(), C::Error>> + Send {
+    fn check(&self, connection: &mut C::Connection) -> Option<impl Future<Output = Result<(), C::Error>> + Send> {
         self.connector.check(connection)
     }
 
-    fn closed(&self, connection: &C::Connection) -> impl Future<Output = ()> + Send + 'static {
+    fn closed(&self, connection: &C::Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
         self.connector.closed(connection)
     }
 
-    fn reset(&self, connection: &mut C::Connection) -> impl Future<Output = Result<(), C::Error>> + Send {
-        self.connector.reset(connection)
+    fn recycle(&self, connection: &mut C::Connection) -> Option<impl Future<Output = Result<(), C::Error>> + Send> {
+        self.connector.recycle(connection)
     }
 
     fn close(&self, connection: C::Connection) -> impl Future<Output = ()> + Send {

@@ -95,8 +95,8 @@ impl carom::Connect for Nodes {
         Ok(self.open(backend.socket_addr()).await)
     }
 
-    fn is_open(&self, wire: &mut Wire) -> bool {
-        self.works(wire)
+    fn liveness(&self, wire: &mut Wire) -> carom::Liveness {
+        if self.works(wire) { carom::Liveness::Open } else { carom::Liveness::Closed }
     }
 }
 

@@ -31,10 +31,8 @@ impl carom::Connect for Cleaned {
         self.0.open().await
     }
 
-    const RESETS: bool = true;
-
-    async fn reset(&self, wire: &mut Wire) -> io::Result<()> {
-        self.0.ping(wire).await
+    fn recycle(&self, wire: &mut Wire) -> Option<impl Future<Output = io::Result<()>> + Send> {
+        Some(self.0.ping(wire))
     }
 }
 

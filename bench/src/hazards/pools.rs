@@ -17,12 +17,12 @@ impl carom::Connect for Service {
         self.open().await
     }
 
-    fn is_open(&self, wire: &mut Wire) -> bool {
-        !wire.broken
+    fn liveness(&self, wire: &mut Wire) -> carom::Liveness {
+        if wire.broken { carom::Liveness::Closed } else { carom::Liveness::Open }
     }
 
-    async fn check(&self, wire: &mut Wire) -> io::Result<()> {
-        self.ping(wire).await
+    fn check(&self, wire: &mut Wire) -> Option<impl Future<Output = io::Result<()>> + Send> {
+        Some(self.ping(wire))
     }
 }
 

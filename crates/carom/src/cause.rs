@@ -35,7 +35,7 @@ pub enum Cause {
     /// Cleaning a connection after use hung or panicked, and no new connection has been made since. One that the connector
     /// says cannot be cleaned is none of these.
     #[non_exhaustive]
-    Reset {
+    Recycle {
         /// Which backend.
         backend: Arc<Backend>,
         /// What went wrong.
@@ -64,7 +64,7 @@ impl Cause {
         match self {
             Cause::Connect { backend, .. }
             | Cause::Check { backend, .. }
-            | Cause::Reset { backend, .. }
+            | Cause::Recycle { backend, .. }
             | Cause::Use { backend, .. } => Some(backend),
             Cause::Resolve { .. } => None,
         }
@@ -74,7 +74,7 @@ impl Cause {
         match self {
             Cause::Connect { error, .. }
             | Cause::Check { error, .. }
-            | Cause::Reset { error, .. }
+            | Cause::Recycle { error, .. }
             | Cause::Use { error, .. }
             | Cause::Resolve { error } => &**error,
         }
@@ -86,7 +86,7 @@ impl fmt::Display for Cause {
         match self {
             Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
             Cause::Check { backend, error } => write!(f, "last failed check: {backend}: {}", Chain(&**error)),
-            Cause::Reset { backend, error } => write!(f, "last failed reset: {backend}: {}", Chain(&**error)),
+            Cause::Recycle { backend, error } => write!(f, "last failed recycle: {backend}: {}", Chain(&**error)),
             Cause::Use { backend, error } => write!(f, "last failed use: {backend}: {}", Chain(&**error)),
             Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
         }
@@ -126,7 +126,7 @@ pub(crate) fn in_words(reason: Reason, whose: &str) -> String {
 pub(crate) enum Failing {
     Connect,
     Check,
-    Reset,
+    Recycle,
     Use,
 }
 
@@ -237,7 +237,7 @@ fn latest<'a>(failures: impl Iterator<Item = &'a Failure>, resolver: Option<&Rea
             Some(match failing {
                 Failing::Connect => Cause::Connect { backend, error },
                 Failing::Check => Cause::Check { backend, error },
-                Failing::Reset => Cause::Reset { backend, error },
+                Failing::Recycle => Cause::Recycle { backend, error },
                 Failing::Use => Cause::Use { backend, error },
             })
         }

@@ -13,23 +13,55 @@
 
 use carom_core::backend::Backend;
 use std::error::Error;
-use std::future::{Future, pending, ready};
+use std::future::{Future, Ready, ready};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// What is known of a connection without waiting: of its own state, not of what its backend would reply.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Liveness {
+    /// The connector cannot tell. The connection is used until its user, a check or a failed use says otherwise.
+    #[default]
+    Unknown,
+    /// Nothing has arrived that ends it.
+    Open,
+    /// It ended in an orderly way, or may not be used again: end of file, a goodbye, a reply that nobody has read.
+    /// The backend is not blamed for it.
+    Closed,
+    /// It broke: it was reset, timed out, or violated the protocol. After a use this is a failed use of the backend.
+    Broken(Arc<dyn Error + Send + Sync>),
+}
+
+impl Liveness {
+    /// A broken connection, with what broke it.
+    pub fn broken(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Liveness {
+        Liveness::Broken(cause.into().into())
+    }
+
+    /// Whether the connection may be used: it is open as far as anything knows.
+    pub fn is_usable(&self) -> bool {
+        match self {
+            Liveness::Unknown | Liveness::Open => true,
+            Liveness::Closed | Liveness::Broken(_) => false,
+        }
+    }
+}
 
 /// Opens connections to backends, and looks after them.
 ///
 /// None of these is called while a lock of the pool is held, except [`closed`](Connect::closed) and
-/// [`has_unread`](Connect::has_unread). Each may panic: a panic
-/// in `connect`, `check`, `reset` or `close` counts as its failure, one in `is_open` or `has_unread` as no, and one in `closed` as never.
+/// [`has_unread`](Connect::has_unread). Each may panic: a panic in `connect`, `check`, `recycle` or `close` counts as its
+/// failure, one in `liveness` as [`Closed`](Liveness::Closed), one in `has_unread` as no, and one in `closed` as `None`.
 ///
 /// What blames a backend, so that it is tried later and less: failing to connect, [`Claim::fail`](crate::Claim::fail), and
 /// connections that end within one `delay` of the recovery policy before anybody used them. A connection that is closed
-/// when it comes back, or that does not pass its check or reset, is just replaced, at once if it is needed. If it was checked or
-/// reset after a use, that use has failed: [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) picks the backend less for a few
+/// when it comes back, or that does not pass its check or recycle, is just replaced, at once if it is needed. If it was checked or
+/// recycled after a use, that use has failed: [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) picks the backend less for a few
 /// seconds, and [`Ejection`](crate::Ejection) counts it.
 ///
 /// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check`
-/// or `reset` was cut short is closed, never lent.
+/// or `recycle` was cut short is closed, never lent.
 pub trait Connect: Send + Sync + 'static {
     /// What is lent.
     type Connection: Send + 'static;
@@ -39,31 +71,48 @@ pub trait Connect: Send + Sync + 'static {
     /// Opens a connection that is ready for use: handshake and login done.
     fn connect(&self, backend: &Backend) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
-    /// Whether this connection may be used again: cheap, and without waiting. Asked when a claim comes back, and when a
-    /// connection is claimed that has idled for over 500 ms. Nobody is blamed for one that may not: it is dropped and, if
-    /// needed, replaced at once. A panic means no. Default: yes.
-    fn is_open(&self, connection: &mut Self::Connection) -> bool {
+    /// What is known of this connection: cheap, and without waiting. Asked when a claim comes back, and each time an idle
+    /// connection is claimed. One that is closed or broken is dropped and, if needed, replaced at once. A panic means
+    /// [`Closed`](Liveness::Closed). Default: [`Unknown`](Liveness::Unknown).
+    fn liveness(&self, connection: &mut Self::Connection) -> Liveness {
         let _ = connection;
-        true
+        Liveness::Unknown
     }
 
-    /// A round trip that proves an idle connection works, within `check_timeout`. Run in the background after
-    /// `check_after` of idling, never by a claim. Default: it works.
-    fn check(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> + Send {
-        let _ = connection;
-        ready(Ok(()))
-    }
-
-    /// Resolves when the far side has closed the connection, so that the death of an idle one is noticed at once and not
-    /// by the next claim. Watched only after 250 ms of idling, so that a busy pool pays nothing, and dropped when the
-    /// connection is claimed. If it resolves at its first poll the connection is taken to have ended when it came to rest.
-    /// Default: never.
+    /// A round trip that proves that a connection works, within `check_timeout`. Run in the background, never by a claim:
+    /// after `check_after` of idling, and after a use if the last check is older than
+    /// [`validate_every`](Connect::validate_every). Default: `None`, there is no check, and every connection passes.
     ///
-    /// Called with the pool's lock held: build the future and return it, do not call the pool. A future without any state
-    /// (of size zero) cannot know its connection and is taken for the default.
-    fn closed(&self, connection: &Self::Connection) -> impl Future<Output = ()> + Send + 'static {
+    /// ```
+    /// # use carom::{Backend, Connect};
+    /// # use std::future::Future;
+    /// # struct Connector;
+    /// # struct Connection;
+    /// # impl Connection { async fn ping(&mut self) -> std::io::Result<()> { Ok(()) } }
+    /// # impl Connect for Connector {
+    /// # type Connection = Connection;
+    /// # type Error = std::io::Error;
+    /// # async fn connect(&self, _: &Backend) -> std::io::Result<Connection> { Ok(Connection) }
+    /// fn check(&self, connection: &mut Connection) -> Option<impl Future<Output = std::io::Result<()>> + Send> {
+    ///     Some(connection.ping())
+    /// }
+    /// # }
+    /// ```
+    fn check(&self, connection: &mut Self::Connection) -> Option<impl Future<Output = Result<(), Self::Error>> + Send> {
         let _ = connection;
-        pending()
+        None::<Ready<Result<(), Self::Error>>>
+    }
+
+    /// Resolves when the connection has ended, with [`Closed`](Liveness::Closed) or [`Broken`](Liveness::Broken), so that
+    /// the end of an idle connection is noticed at once and not by the next claim. Watched only after 250 ms of idling, so
+    /// that a busy pool pays nothing, and dropped when the
+    /// connection is claimed. If it resolves at its first poll the connection is taken to have ended when it came to rest.
+    /// Default: `None`, it cannot be watched.
+    ///
+    /// Called with the pool's lock held: build the future and return it, do not call the pool.
+    fn closed(&self, connection: &Self::Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
+        let _ = connection;
+        None::<Ready<Liveness>>
     }
 
     /// Whether the backend has sent bytes on this connection that no user has read. Asked of a
@@ -76,15 +125,18 @@ pub trait Connect: Send + Sync + 'static {
         false
     }
 
-    /// Whether connections are to be [cleaned](Connect::reset) after use.
-    const RESETS: bool = false;
-
-    /// Cleaning after use, for connectors with `RESETS = true`: run in the background when a claim has come back, within
+    /// Cleaning after use: run in the background when a claim has come back, within
     /// `check_timeout`, before the connection is lent again. One that fails, is cut short, or panics is closed and replaced,
-    /// and the use counts as failed; what it said is logged, at the level of debugging. Default: nothing.
-    fn reset(&self, connection: &mut Self::Connection) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    /// and the use counts as failed; its error is logged at debug level. Default: `None`, connections are not cleaned.
+    ///
+    /// Called once after each connect, to learn whether there is a future; that one is dropped without being polled. After
+    /// that it is called after each use, if it returned one then.
+    fn recycle(
+        &self,
+        connection: &mut Self::Connection,
+    ) -> Option<impl Future<Output = Result<(), Self::Error>> + Send> {
         let _ = connection;
-        ready(Ok(()))
+        None::<Ready<Result<(), Self::Error>>>
     }
 
     /// How old the last check may be when a claim comes back. If it is older, [`check`](Connect::check) runs in the background,
@@ -159,8 +211,8 @@ pub enum ConnectError {
     #[error("the check timed out after {0:?}")]
     CheckTimedOut(Duration),
     /// Cleaning after use took longer than `check_timeout`.
-    #[error("the reset timed out after {0:?}")]
-    ResetTimedOut(Duration),
+    #[error("the recycle timed out after {0:?}")]
+    RecycleTimedOut(Duration),
     /// It succeeded, but the connection ended at once, before anybody could use it.
     #[error("the connection ended before anybody used it")]
     Ended,

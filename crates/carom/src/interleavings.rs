@@ -118,7 +118,7 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
             let held = Box::new(Held { connection, backend, slot, timer: Timer::default() });
             let unwanted = shared.driver_step(|table| {
                 let unwanted = table.put(slot, held);
-                table.machine.handle_connected(now, slot);
+                table.machine.handle_connected(now, slot, false);
                 unwanted
             });
             drop(unwanted);
@@ -129,7 +129,7 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
             closed(shared, now, slot);
         }
         Action::Abandon { slot, .. } => closed(shared, now, slot),
-        Action::Watch { .. } | Action::Check { .. } | Action::Reset { .. } | Action::Overdue { .. } => {}
+        Action::Watch { .. } | Action::Check { .. } | Action::Recycle { .. } | Action::Overdue { .. } => {}
     }
 }
 

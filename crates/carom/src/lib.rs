@@ -122,7 +122,7 @@ pub use carom_core::options::OptionsError;
 pub use carom_core::pick::Pick;
 pub use carom_core::recovery::{Policy, Recovery};
 pub use cause::Cause;
-pub use connect::{Connect, connect_fn};
+pub use connect::{Connect, Liveness, connect_fn};
 #[cfg(feature = "feed")]
 pub use feed::Feed;
 pub use monitor::Monitor;

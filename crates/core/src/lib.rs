@@ -21,7 +21,7 @@
 //!
 //! // It wants a connection; a driver would open one and say so.
 //! let Some(Action::Connect { slot, .. }) = pool.poll_action() else { panic!() };
-//! pool.handle_connected(start + Duration::from_millis(3), slot);
+//! pool.handle_connected(start + Duration::from_millis(3), slot, false);
 //!
 //! // A claim is served at once.
 //! let claim = pool.claim(start + Duration::from_millis(5), Request::within(Duration::from_secs(1)));

@@ -28,7 +28,7 @@ pub struct Life {
     pub(crate) born: Instant,
     /// When it was last known to be alive: made, back from use, or checked. Never too late, but perhaps a little early.
     pub(crate) seen: Instant,
-    /// When it was last known to work: made, or passed a check or reset.
+    /// When it was last known to work: made, or passed a check or recycle.
     pub(crate) checked: Instant,
     pub(crate) expires: Option<Instant>,
     pub(crate) uses: u64,
@@ -269,6 +269,8 @@ pub(crate) struct Slot {
     pub(crate) dialled_at: Instant,
     /// The backend has sent bytes on its connection that no user has read.
     pub(crate) has_unread: bool,
+    /// Its connection is cleaned after use, before it is lent again.
+    pub(crate) recycles: bool,
     pub(crate) state: State,
 }
 

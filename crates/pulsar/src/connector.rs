@@ -9,7 +9,7 @@ use crate::wire::{
 use bytes::{Bytes, BytesMut};
 use carom::tcp::Tcp;
 use carom::tls::Tls;
-use carom::{Backend, Connect, Share};
+use carom::{Backend, Connect, Liveness, Share};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +67,12 @@ impl Connect for Connector {
         }
     }
 
-    fn closed(&self, connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
-        connection.lines().closed()
+    fn closed(&self, connection: &Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
+        let closed = connection.lines().closed();
+        Some(async move {
+            closed.await;
+            Liveness::Closed
+        })
     }
 }
 

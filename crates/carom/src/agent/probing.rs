@@ -3,7 +3,7 @@
 use super::dial::{DialError, Dialer, Dialled, Offer};
 use super::making::Maker;
 use crate::building::BuildError;
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use crate::set::{Set, Share};
 use crate::tcp::Watch;
 use carom_core::backend::Backend;
@@ -49,8 +49,8 @@ impl Connect for Probe {
         Ok(Probed { watch: dialled.watch(), dialled: Mutex::new(Some(dialled)) })
     }
 
-    fn closed(&self, probed: &Probed) -> impl Future<Output = ()> + Send + 'static {
-        probed.watch.closed()
+    fn closed(&self, probed: &Probed) -> Option<impl Future<Output = Liveness> + Send + 'static> {
+        Some(probed.watch.closed())
     }
 }
 

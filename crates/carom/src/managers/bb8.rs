@@ -1,7 +1,7 @@
 //! Managers written for bb8: [`from_managers`] makes a connector of them, one manager for each backend.
 //!
-//! `connect` connects, within the pool's recovery policy. `has_broken` is asked when a claim comes back, and when a
-//! connection is claimed that has idled for over 500 ms. `is_valid` runs in the background, within `check_timeout`: after a
+//! `connect` connects, within the pool's recovery policy. `has_broken` is asked when a claim comes back, and each
+//! time an idle connection is claimed. `is_valid` runs in the background, within `check_timeout`: after a
 //! use, before the connection is lent again, if it was last run more than 500 ms ago
 //! ([`validate_every`](FromManagers::validate_every)), and after `check_after` of idling. A connection that has broken or is not
 //! valid is replaced. One that is not valid after a use counts as a failed use of its backend: many managers cannot tell that a
@@ -46,7 +46,7 @@
 
 use super::kept::Kept;
 use crate::Backend;
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use ::bb8::ManageConnection;
 use std::error::Error;
 use std::fmt;
@@ -113,16 +113,17 @@ where
         Ok(Managed { connection, manager })
     }
 
-    fn is_open(&self, managed: &mut Managed<M>) -> bool {
-        !managed.manager.has_broken(&mut managed.connection)
+    /// A manager does not say why a connection has broken, so its backend is not blamed.
+    fn liveness(&self, managed: &mut Managed<M>) -> Liveness {
+        if managed.manager.has_broken(&mut managed.connection) { Liveness::Closed } else { Liveness::Unknown }
     }
 
     fn validate_every(&self) -> Option<Duration> {
         self.validate_every
     }
 
-    async fn check(&self, managed: &mut Managed<M>) -> Result<(), E> {
-        Ok(managed.manager.is_valid(&mut managed.connection).await?)
+    fn check(&self, managed: &mut Managed<M>) -> Option<impl Future<Output = Result<(), E>> + Send> {
+        Some(async move { Ok(managed.manager.is_valid(&mut managed.connection).await?) })
     }
 }
 

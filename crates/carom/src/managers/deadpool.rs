@@ -107,20 +107,18 @@ where
     type Connection = Managed<M>;
     type Error = ManagerError<E>;
 
-    const RESETS: bool = true;
-
     async fn connect(&self, backend: &Backend) -> Result<Managed<M>, ManagerError<E>> {
         let manager = self.kept.of(backend).await.map_err(ManagerError::Create)?;
         let connection = manager.create().await.map_err(|error| ManagerError::Create(error.into()))?;
         Ok(Managed { connection: Some(connection), metrics: Metrics::default(), manager })
     }
 
-    async fn check(&self, managed: &mut Managed<M>) -> Result<(), ManagerError<E>> {
-        managed.recycle().await
+    fn check(&self, managed: &mut Managed<M>) -> Option<impl Future<Output = Result<(), ManagerError<E>>> + Send> {
+        Some(managed.recycle())
     }
 
-    async fn reset(&self, managed: &mut Managed<M>) -> Result<(), ManagerError<E>> {
-        managed.recycle().await
+    fn recycle(&self, managed: &mut Managed<M>) -> Option<impl Future<Output = Result<(), ManagerError<E>>> + Send> {
+        Some(managed.recycle())
     }
 }
 

@@ -149,7 +149,7 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// How long a check, a reset, or an orderly close may take. Default 3 s.
+    /// How long a check, a recycle, or an orderly close may take. Default 3 s.
     pub fn check_timeout(mut self, check_timeout: Duration) -> Builder<C> {
         self.options.check_timeout = check_timeout;
         self
@@ -237,7 +237,7 @@ impl<C: Connect> Builder<C> {
             return Err(OptionsError::new("claim_timeout", "must be above zero").into());
         }
         let validate_every = self.connector.validate_every();
-        let options = Options { resets: C::RESETS, validate_every, ..self.options };
+        let options = Options { validate_every, ..self.options };
         let mut machine = Machine::new(options, seed(), clock::now())?;
         let name = self.name.or_else(|| self.source.name.clone()).unwrap_or_else(|| "pool".into());
         if !self.source.fixed.is_empty() {

@@ -4,7 +4,7 @@ use super::shared::Shared;
 use super::table::Held;
 use crate::cause::Failing;
 use crate::clock;
-use crate::connect::{Connect, ConnectError};
+use crate::connect::{Connect, ConnectError, Liveness};
 use crate::quiet::{drop_quietly, quietly};
 use carom_core::backend::Backend;
 use carom_core::pool::Outcome;
@@ -123,10 +123,11 @@ impl<C: Connect> Claim<C> {
         self
     }
 
-    /// Asks whether the connection, which has idled for a while, is still open.
-    pub(crate) fn ask(&mut self) -> bool {
+    /// Asks whether the connection, which has idled, may still be used.
+    #[inline]
+    pub(crate) fn is_usable(&mut self) -> bool {
         let held = self.held.as_mut().expect("a claim holds its connection until it is consumed");
-        is_open(&self.shared, held)
+        liveness(&self.shared, held).is_usable()
     }
 
     /// Ends a claim whose connection turned out closed.
@@ -186,7 +187,7 @@ impl<C: Connect> Drop for Claim<C> {
         if std::thread::panicking() {
             return self.give_up(held, Outcome::Dropped);
         }
-        if is_open(&self.shared, &mut held) {
+        if liveness(&self.shared, &mut held).is_usable() {
             if let Some(held) = self.shared.release_warm(held) {
                 self.give_back(held, Outcome::Open);
             }
@@ -197,11 +198,12 @@ impl<C: Connect> Drop for Claim<C> {
     }
 }
 
-/// Asks whether a connection may be used again. A panic means no, and goes no further.
-fn is_open<C: Connect>(shared: &Shared<C>, held: &mut Held<C>) -> bool {
-    catch_unwind(AssertUnwindSafe(|| shared.connector.is_open(&mut held.connection))).unwrap_or_else(|_| {
-        tracing::warn!(pool = &*shared.name, backend = %held.backend, "the connector panicked in `is_open`");
-        false
+/// Asks what is known of a connection. A panic goes no further.
+#[inline]
+fn liveness<C: Connect>(shared: &Shared<C>, held: &mut Held<C>) -> Liveness {
+    catch_unwind(AssertUnwindSafe(|| shared.connector.liveness(&mut held.connection))).unwrap_or_else(|_| {
+        tracing::warn!(pool = &*shared.name, backend = %held.backend, "the connector panicked in `liveness`");
+        Liveness::Closed
     })
 }
 

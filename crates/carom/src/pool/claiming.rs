@@ -106,14 +106,14 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
     }
 }
 
-/// Makes the guard, unless the connection has idled long enough to be asked and says that it is closed.
+/// Makes the guard, unless the connection is closed.
 pub(crate) fn open<C: Connect>(shared: &Arc<Shared<C>>, granted: Granted<C>) -> Result<Claim<C>, Place> {
-    let Granted { held, place, ask, watcher } = granted;
+    let Granted { held, place, watcher } = granted;
     let mut claim = Claim::new(Arc::clone(shared), held);
     if let Some(watcher) = watcher {
         watcher.abort();
     }
-    if ask && !claim.ask() {
+    if !claim.is_usable() {
         claim.end();
         return Err(place);
     }
@@ -133,8 +133,13 @@ impl<C: Connect> Future for Claiming<'_, C> {
                 match warm {
                     Some(held) => {
                         drop(table);
+                        let mut claim = Claim::new(Arc::clone(shared), held);
+                        if !claim.is_usable() {
+                            claim.end();
+                            return self.begin(shared.lock(), now, context);
+                        }
                         self.progress = Progress::Over;
-                        Poll::Ready(Ok(Claim::new(Arc::clone(shared), held).begin()))
+                        Poll::Ready(Ok(claim.begin()))
                     }
                     None => self.begin(table, now, context),
                 }

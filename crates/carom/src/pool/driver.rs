@@ -9,8 +9,7 @@ use super::shared::{Outstanding, Shared};
 use super::table::Held;
 use crate::cause::Failing;
 use crate::clock;
-use crate::connect::Connect;
-use crate::connect::ConnectError;
+use crate::connect::{Connect, ConnectError, Liveness};
 use crate::meter::{Meter, Timer};
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
@@ -59,7 +58,7 @@ struct Task {
 enum Work {
     Connect(Arc<Backend>),
     Check(Arc<Backend>),
-    Reset(Arc<Backend>),
+    Recycle(Arc<Backend>),
     Close,
 }
 
@@ -152,7 +151,9 @@ impl<C: Connect> Driver<C> {
                 Some((Arc::clone(backend), Failing::Connect, ConnectError::ConnectTimedOut(*timeout)))
             }
             Work::Check(backend) => Some((Arc::clone(backend), Failing::Check, ConnectError::CheckTimedOut(*timeout))),
-            Work::Reset(backend) => Some((Arc::clone(backend), Failing::Reset, ConnectError::ResetTimedOut(*timeout))),
+            Work::Recycle(backend) => {
+                Some((Arc::clone(backend), Failing::Recycle, ConnectError::RecycleTimedOut(*timeout)))
+            }
             Work::Close => None,
         }
     }
@@ -183,7 +184,7 @@ impl<C: Connect> Driver<C> {
         match action {
             Action::Connect { slot, backend } => self.connect(slot, backend),
             Action::Check { slot } => self.check(slot),
-            Action::Reset { slot } => self.reset(slot),
+            Action::Recycle { slot } => self.recycle(slot),
             Action::Watch { slot } => self.watch(slot),
             Action::Overdue { slot } => self.report(slot),
             Action::Close { slot, goodbye } => self.close(slot, goodbye),
@@ -209,16 +210,16 @@ impl<C: Connect> Driver<C> {
         let Some(mut held) = self.take(slot) else { return };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
         self.spawn(slot, Work::Check(backend), async move {
-            let result = shared.connector.check(&mut held.connection).await;
+            let result = pass(shared.connector.check(&mut held.connection)).await;
             Done::Checked(held, result)
         });
     }
 
-    fn reset(&mut self, slot: SlotRef) {
+    fn recycle(&mut self, slot: SlotRef) {
         let Some(mut held) = self.take(slot) else { return };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
-        self.spawn(slot, Work::Reset(backend), async move {
-            let result = shared.connector.reset(&mut held.connection).await;
+        self.spawn(slot, Work::Recycle(backend), async move {
+            let result = pass(shared.connector.recycle(&mut held.connection)).await;
             Done::Checked(held, result)
         });
     }
@@ -264,12 +265,9 @@ impl<C: Connect> Driver<C> {
         let (shared, watchers) = (&self.shared, &mut self.watchers);
         shared.driver_step(|table| {
             let connection = table.look(slot)?;
-            let closed = catch_unwind(AssertUnwindSafe(|| shared.connector.closed(connection))).ok()?;
-            // A future without any state knows no connection: it is the default, which never ends.
-            if size_of_val(&closed) > 0 {
-                let watching = watchers.spawn(async move { (slot, ending(closed).await) });
-                table.set_watcher(slot, watching);
-            }
+            let closed = catch_unwind(AssertUnwindSafe(|| shared.connector.closed(connection))).ok()??;
+            let watching = watchers.spawn(async move { (slot, ending(closed).await) });
+            table.set_watcher(slot, watching);
             Some(())
         });
     }
@@ -309,32 +307,36 @@ impl<C: Connect> Driver<C> {
                 self.connect_failed(slot, &backend, Arc::new(error));
             }
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
-            (Work::Check(_) | Work::Reset(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
+            (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
             (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
                 drop_quietly(&self.shared.name, held);
                 self.check_failed(slot, &backend, Arc::new(error));
             }
             (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
-            (Work::Reset(backend), Some(Done::Checked(held, Err(error)))) => {
+            (Work::Recycle(backend), Some(Done::Checked(held, Err(error)))) => {
                 drop_quietly(&self.shared.name, held);
                 self.not_cleaned(slot, &backend, error);
             }
-            (Work::Reset(backend), _) => {
-                self.note(&backend, Failing::Reset, Arc::new(ConnectError::Panicked));
+            (Work::Recycle(backend), _) => {
+                self.note(&backend, Failing::Recycle, Arc::new(ConnectError::Panicked));
                 self.not_passed(slot);
             }
             (Work::Close, _) => self.ended(slot),
         }
     }
 
-    fn connected(&mut self, held: Held<C>) {
+    fn connected(&mut self, mut held: Held<C>) {
         tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "connected");
+        let connector = &self.shared.connector;
+        // A panic is one to be met again when the connection is recycled.
+        let recycles =
+            catch_unwind(AssertUnwindSafe(|| connector.recycle(&mut held.connection).is_some())).unwrap_or(true);
         let (now, slot) = (clock::now(), held.slot);
         let held = Box::new(held);
         let unwanted = self.shared.driver_step(|table| {
             let outdated = table.causes.worked(&held.backend);
             let unwanted = table.put(slot, held);
-            table.machine.handle_connected(now, slot);
+            table.machine.handle_connected(now, slot, recycles);
             (unwanted, outdated)
         });
         drop_quietly(&self.shared.name, unwanted);
@@ -364,7 +366,7 @@ impl<C: Connect> Driver<C> {
     /// That a connection cannot be cleaned is nobody's fault, and not why a claim fails.
     fn not_cleaned(&mut self, slot: SlotRef, backend: &Backend, error: C::Error) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(pool = &*self.shared.name, %backend, error = text_of(&error), "a reset was refused");
+            tracing::debug!(pool = &*self.shared.name, %backend, error = text_of(&error), "a recycle failed");
         }
         drop_quietly(&self.shared.name, error);
         self.not_passed(slot);
@@ -440,8 +442,16 @@ impl<C: Connect> Driver<C> {
     }
 }
 
+/// A check or a recycle; without one, every connection passes.
+async fn pass<E>(work: Option<impl Future<Output = Result<(), E>>>) -> Result<(), E> {
+    match work {
+        Some(work) => work.await,
+        None => Ok(()),
+    }
+}
+
 /// Waits for the end of a connection. What is over at the first look was over before anybody looked.
-async fn ending(closed: impl Future<Output = ()>) -> Ending {
+async fn ending(closed: impl Future<Output = Liveness>) -> Ending {
     let mut closed = pin!(closed);
     let at_once = poll_fn(|context| Poll::Ready(closed.as_mut().poll(context).is_ready())).await;
     if at_once {

@@ -55,7 +55,6 @@ pub(crate) enum Begun<C: Connect> {
 pub(crate) struct Granted<C: Connect> {
     pub(crate) held: Box<Held<C>>,
     pub(crate) place: Place,
-    pub(crate) ask: bool,
     pub(crate) watcher: Option<AbortHandle>,
 }
 
@@ -92,7 +91,7 @@ impl<C: Connect> Table<C> {
             Some(place) => self.machine.claim_again(now, place, request),
         };
         match claimed {
-            Claimed::Granted { slot, place, ask } => Begun::Granted(self.lend(slot, place, ask, asking.site)),
+            Claimed::Granted { slot, place } => Begun::Granted(self.lend(slot, place, asking.site)),
             Claimed::Waiting(waiter) => {
                 self.callers.wait(waiter, waker.clone(), asking.site);
                 Begun::Waiting(waiter)
@@ -112,7 +111,7 @@ impl<C: Connect> Table<C> {
         name: &Arc<str>,
     ) -> Result<Granted<C>, ClaimError> {
         match self.machine.try_claim(now) {
-            Claimed::Granted { slot, place, ask } => Ok(self.lend(slot, place, ask, site)),
+            Claimed::Granted { slot, place } => Ok(self.lend(slot, place, site)),
             Claimed::Refused(refusal) => Err(self.explain(refusal, Duration::ZERO, name)),
             Claimed::Waiting(_) => unreachable!("try_claim does not wait"),
         }
@@ -253,12 +252,12 @@ impl<C: Connect> Table<C> {
         }
     }
 
-    fn lend(&mut self, slot: SlotRef, place: Place, ask: bool, site: &'static Location<'static>) -> Granted<C> {
+    fn lend(&mut self, slot: SlotRef, place: Place, site: &'static Location<'static>) -> Granted<C> {
         let entry = &mut self.entries[slot.index()];
         let mut held = entry.held.take().expect("an idle slot has its connection in the table");
         held.slot = slot;
         entry.site = Some(site);
-        Granted { held, place, ask, watcher: entry.watcher.take() }
+        Granted { held, place, watcher: entry.watcher.take() }
     }
 
     /// Takes a connection that was used a moment ago, if there is nothing to decide.

@@ -182,15 +182,12 @@ impl<S: Share> Driver<S> {
         if !self.shared.arrived(clock::now(), &cell) {
             return self.shared.end(cell);
         }
-        let Ok(closed) = closed else { return };
-        // A future without any state knows no connection: it is the default, which never ends.
-        if size_of_val(&closed) > 0 {
-            let watcher = self.watchers.spawn(async move {
-                closed.await;
-                id
-            });
-            self.watched.insert(id, watcher);
-        }
+        let Ok(Some(closed)) = closed else { return };
+        let watcher = self.watchers.spawn(async move {
+            closed.await;
+            id
+        });
+        self.watched.insert(id, watcher);
     }
 
     fn failed(&mut self, id: ConnectionId, backend: Arc<Backend>, error: Failure) {

@@ -1,18 +1,18 @@
 //! The TCP connector: [`Tcp`] opens sockets, [`Stream`] is such a socket as a claim lends it.
 //!
-//! A closure around `TcpStream::connect` makes connections too, but cannot tell that one has ended. This connector asks
-//! the system before a connection is lent again, and watches it while it idles: a socket that the far side has closed or
-//! reset is out of the pool before anyone can claim it. So is one with bytes waiting that nobody asked for, which are
+//! A closure around `TcpStream::connect` makes connections too, but cannot tell that one has ended. This connector looks
+//! at what has arrived before a connection is lent, and watches it while it idles: a socket that the far side has closed or
+//! reset is not lent again. Neither is one with bytes waiting that nobody asked for, which are
 //! the late reply to an earlier request and would be taken for the reply to the next.
 //!
-//! That holds for what has arrived when a claim comes back, and from then on once the connection has idled for a while: it
-//! is watched after 250 to 500 ms, and only then asked again when it is claimed. A reply that arrives in between is lent
+//! That holds for what the runtime has heard of when a claim comes back and when the connection is claimed again; while
+//! nothing has arrived, this costs no system call. A reply that is still on its way is lent
 //! with the connection. So a connection on which a reply is still due must not go back: if a request was cancelled, cut
 //! short by a timeout, or given up, end its claim with [`Claim::discard`](crate::Claim::discard).
 //!
 //! ```
 //! use carom::Backend;
-//! use carom::connect::Connect;
+//! use carom::connect::{Connect, Liveness};
 //! use carom::tcp::Tcp;
 //! use tokio::net::TcpListener;
 //!
@@ -23,12 +23,13 @@
 //!
 //! let tcp = Tcp::default();
 //! let mut stream = tcp.connect(&backend).await?;
-//! assert!(tcp.is_open(&mut stream));
+//! assert!(tcp.liveness(&mut stream).is_usable());
 //!
 //! let (far_side, _) = listener.accept().await?;
 //! drop(far_side);
-//! tcp.closed(&stream).await;
-//! assert!(!tcp.is_open(&mut stream));
+//! let closed = tcp.closed(&stream).expect("a socket can be watched");
+//! assert!(matches!(closed.await, Liveness::Closed));
+//! assert!(!tcp.liveness(&mut stream).is_usable());
 //! # Ok(()) }) }
 //! ```
 //!
@@ -57,7 +58,7 @@ mod watch;
 pub use stream::Stream;
 pub use watch::Watch;
 
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use carom_core::backend::Backend;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, ready};
@@ -95,7 +96,7 @@ impl Tcp {
 
     /// After how much silence the system probes whether the far side is still there, and how long after each probe it
     /// sends the next (where the system lets that be set). After some unanswered probes (9 on Linux) the connection ends
-    /// with an error, which [`closed`](Connect::closed) and [`is_open`](Connect::is_open) then see; without probes a host
+    /// with an error, which [`closed`](Connect::closed) and [`liveness`](Connect::liveness) then see; without probes a host
     /// that vanished is only noticed by using it, or by the pool's `check_after`.
     ///
     /// In whole seconds, rounded up. Default: off (`None`). What the system does not allow (on Linux: zero, or over
@@ -107,7 +108,7 @@ impl Tcp {
     }
 
     /// Whether the far side may send without being asked: greetings, notices. Default: false, and a connection with bytes
-    /// waiting counts as ended when it is released, and once it has idled for a while; see the [module](self).
+    /// waiting counts as closed when it is released or claimed; see the [module](self).
     ///
     /// If true, waiting bytes are left for the next user. They also hide what comes after them, so an end behind them is
     /// noticed within a second or so rather than at once, and a late reply to an earlier request is not noticed at all.
@@ -141,14 +142,14 @@ impl Connect for Tcp {
         Ok(Stream { socket: Arc::new(socket), ended_sending: false })
     }
 
-    /// Asks the system itself: what tokio remembers of the socket may be older than its end.
-    fn is_open(&self, stream: &mut Stream) -> bool {
-        !stream.ended_sending && watch::is_open(&stream.socket, self.server_first)
+    /// Answers from the readiness that tokio remembers: the system is asked only when something has arrived.
+    fn liveness(&self, stream: &mut Stream) -> Liveness {
+        if stream.ended_sending { Liveness::Closed } else { watch::liveness(&stream.socket, self.server_first) }
     }
 
     /// Cancel safety: the future consumes no bytes; dropping it leaves the stream as it was.
-    fn closed(&self, stream: &Stream) -> impl Future<Output = ()> + Send + 'static {
-        watch::closed(Arc::clone(&stream.socket), self.server_first)
+    fn closed(&self, stream: &Stream) -> Option<impl Future<Output = Liveness> + Send + 'static> {
+        Some(watch::closed(Arc::clone(&stream.socket), self.server_first))
     }
 
     /// Asks the system: bytes that waited when the far side closed are still there.

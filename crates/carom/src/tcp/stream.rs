@@ -1,6 +1,7 @@
 //! A TCP connection as a claim lends it: reads and writes as tokio's own does, and can be watched meanwhile.
 
-use socket2::SockRef;
+use super::watch::{has_failed, readiness};
+use socket2::{SockRef, Socket};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
@@ -49,6 +50,18 @@ impl Stream {
     pub fn into_inner(self) -> Result<TcpStream, Stream> {
         let ended_sending = self.ended_sending;
         Arc::try_unwrap(self.socket).map_err(|socket| Stream { socket, ended_sending })
+    }
+
+    /// Reads from the socket itself, if tokio has been told that something has arrived.
+    #[cfg(feature = "tls")]
+    pub(crate) fn read_arrived<R>(&self, read: impl FnOnce(&Socket) -> io::Result<R>) -> io::Result<R> {
+        self.socket.try_io(Interest::READABLE, || read(&SockRef::from(&*self.socket)))
+    }
+
+    /// Whether the connection was reset, or failed in another way.
+    #[cfg(feature = "tls")]
+    pub(crate) fn has_failed(&self) -> bool {
+        has_failed(readiness(&self.socket))
     }
 
     /// What `TcpStream` does at shutdown, without its `&mut`: a socket that has been reset is not an error.

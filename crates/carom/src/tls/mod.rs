@@ -5,8 +5,8 @@
 //! decrypts what waits before a connection is lent again: tickets are kept for the next handshake, a goodbye is noticed
 //! wherever it stands, and the late reply to an earlier request is told from both.
 //!
-//! It does so when a claim comes back, and when a connection is claimed that has idled for 250 to 500 ms or more. A reply that
-//! arrives in between is lent with the connection: if a request was cancelled, cut short by a timeout, or given up, end its
+//! It does so when a claim comes back, and when the connection is claimed again. A reply that is
+//! still on its way is lent with the connection: if a request was cancelled, cut short by a timeout, or given up, end its
 //! claim with [`Claim::discard`](crate::Claim::discard).
 //!
 //! ```
@@ -61,7 +61,7 @@ pub use builder::Builder;
 pub use error::{ConnectError, TlsError};
 pub use stream::Stream;
 
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use crate::tcp::{self, Tcp};
 use carom_core::backend::Backend;
 use std::fmt;
@@ -159,24 +159,26 @@ impl Connect for Tls {
         self.handshake(backend, socket).await
     }
 
-    /// Asks the system itself, and decrypts what waits. Nothing is lost: application bytes stay for whoever reads next.
-    fn is_open(&self, stream: &mut Stream) -> bool {
+    /// Decrypts what waits, without a system call while nothing has arrived. Nothing is lost: application bytes stay for
+    /// whoever reads next.
+    fn liveness(&self, stream: &mut Stream) -> Liveness {
         if stream.said_goodbye() {
-            return false;
+            return Liveness::Closed;
         }
         match stream.take_in() {
-            Waiting::Nothing => true,
-            Waiting::Bytes => self.server_first && self.tcp.is_open(stream.socket()),
-            Waiting::End => false,
+            Ok(Waiting::Nothing) => Liveness::Open,
+            Ok(Waiting::Bytes) if self.server_first => self.tcp.liveness(stream.socket()),
+            Ok(Waiting::Bytes | Waiting::End) => Liveness::Closed,
+            Err(error) => Liveness::broken(error),
         }
     }
 
     /// Ends at end-of-file or an error on the socket: a future apart from the stream cannot decrypt, so a goodbye after
-    /// which the far side keeps its socket open is left to [`is_open`](Connect::is_open). An end behind unread tickets is
+    /// which the far side keeps its socket open is left to [`liveness`](Connect::liveness). An end behind unread tickets is
     /// noticed as [`Tcp::server_first`] has it.
     ///
     /// Cancel safety: the future consumes no bytes; dropping it leaves the stream as it was.
-    fn closed(&self, stream: &Stream) -> impl Future<Output = ()> + Send + 'static {
+    fn closed(&self, stream: &Stream) -> Option<impl Future<Output = Liveness> + Send + 'static> {
         self.tcp.closed(stream.get_ref())
     }
 
@@ -192,7 +194,7 @@ impl Connect for Tls {
         // An error means that the connection has ended already.
         let _ = poll_fn(|cx| Pin::new(&mut stream).poll_shutdown(cx)).await;
         // A socket that is dropped with bytes unread is reset, which can cost the far side the goodbye.
-        stream.take_in();
+        let _ = stream.take_in();
     }
 }
 

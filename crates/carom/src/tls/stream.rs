@@ -1,7 +1,6 @@
 //! A TLS connection as a claim lends it, and what can be learned of it without waiting.
 
 use crate::tcp;
-use socket2::SockRef;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
@@ -30,7 +29,7 @@ pub(super) enum Waiting {
     Nothing,
     /// Application bytes.
     Bytes,
-    /// The end: a goodbye, end-of-file, or an error.
+    /// The end: a goodbye, or end-of-file.
     End,
 }
 
@@ -67,33 +66,33 @@ impl Stream {
 
     /// Takes in what has arrived, until application bytes turn up: they wait in the session for whoever reads next.
     ///
-    /// The socket is asked directly, as what tokio remembers of it may be older than its end. A readiness that tokio
-    /// still remembers of bytes taken in here is cleared by the next read, which finds none.
-    pub(super) fn take_in(&mut self) -> Waiting {
+    /// The socket is read only when tokio has been told that something has arrived.
+    pub(super) fn take_in(&mut self) -> io::Result<Waiting> {
         let (stream, session) = self.tls.get_mut();
-        let socket = SockRef::from(stream.get_ref());
         for _ in 0..MOST_READS {
             // Before any reading, too: what the last user has left of a reply is no longer on the socket.
-            match session.process_new_packets() {
-                Ok(state) if state.peer_has_closed() => return Waiting::End,
-                Ok(state) if state.plaintext_bytes_to_read() > 0 => return Waiting::Bytes,
-                Ok(_) => {}
-                Err(_) => return Waiting::End,
+            let state = session.process_new_packets().map_err(io::Error::other)?;
+            if state.peer_has_closed() {
+                return Ok(Waiting::End);
             }
-            match session.read_tls(&mut &*socket) {
-                Ok(0) => return Waiting::End,
+            if state.plaintext_bytes_to_read() > 0 {
+                return Ok(Waiting::Bytes);
+            }
+            match stream.read_arrived(|mut socket| session.read_tls(&mut socket)) {
+                Ok(0) if stream.has_failed() => return Err(ErrorKind::ConnectionReset.into()),
+                Ok(0) => return Ok(Waiting::End),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Waiting::Nothing,
-                Err(_) => return Waiting::End,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Waiting::Nothing),
+                Err(error) => return Err(error),
             }
         }
-        Waiting::Nothing
+        Ok(Waiting::Nothing)
     }
 
     /// Whether application bytes wait, be it in front of the end.
     pub(super) fn has_unread(&mut self) -> bool {
-        self.take_in();
+        let _ = self.take_in();
         self.tls.get_mut().1.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
     }
 }

@@ -1,5 +1,7 @@
 //! Integration tests of the handles: real sockets, or in-memory peers with paused time.
 
+use carom::{Connect, Liveness};
+
 mod agent;
 mod agent_bodies;
 mod agent_cancellation;
@@ -68,3 +70,8 @@ mod window_answers;
 mod window_cancellation;
 mod window_end;
 mod window_sockets;
+
+/// Waits for the end of a connection that can be watched.
+fn watch<C: Connect>(connector: &C, connection: &C::Connection) -> impl Future<Output = Liveness> + Send + 'static {
+    connector.closed(connection).expect("it can be watched")
+}

@@ -262,25 +262,25 @@ async fn the_check_of_an_idle_connection_recycles_it() {
 
 /// Without a pool: what the connector itself answers.
 #[tokio::test(start_paused = true)]
-async fn a_reset_recycles_counts_and_says_why_it_failed() {
+async fn recycle_counts_and_reports_why_it_failed() {
     let (world, backend) = (World::new(), Backend::fixed(address(1)));
     let connector = world.connector();
     let mut managed = connector.connect(&backend).await.unwrap();
     assert_eq!((managed.id, Managed::manager(&managed).server), (1, address(1)));
     assert!(Managed::metrics(&managed).recycled.is_none());
     for count in 1..=2 {
-        connector.reset(&mut managed).await.unwrap();
+        connector.recycle(&mut managed).unwrap().await.unwrap();
         let metrics = Managed::metrics(&managed);
         assert_eq!(metrics.recycle_count, count);
         assert!(metrics.recycled.is_some_and(|recycled| recycled >= metrics.created));
     }
     world.change(|log| log.on_recycle = OnRecycle::Fail);
-    let error = connector.reset(&mut managed).await.unwrap_err();
+    let error = connector.recycle(&mut managed).unwrap().await.unwrap_err();
     assert!(matches!(error, ManagerError::Recycle(Refused(8006))));
     assert_eq!(error.to_string(), "recycling failed: refused with code 8006");
     assert_eq!(error.source().unwrap().downcast_ref(), Some(&Refused(8006)));
     world.change(|log| log.on_recycle = OnRecycle::Refuse);
-    let error = connector.reset(&mut managed).await.unwrap_err();
+    let error = connector.recycle(&mut managed).unwrap().await.unwrap_err();
     assert_eq!(error.to_string(), "recycling failed: connection closed");
     assert!(error.source().is_none());
     assert_eq!(Managed::metrics(&managed).recycle_count, 2, "failures do not count");

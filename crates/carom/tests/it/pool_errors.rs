@@ -62,20 +62,19 @@ async fn a_hanging_connect_is_named_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_reset_is_named_as_such() {
+async fn a_hanging_recycle_is_named_as_such() {
     struct NeverClean;
 
     impl Connect for NeverClean {
         type Connection = ();
         type Error = std::io::Error;
-        const RESETS: bool = true;
 
         async fn connect(&self, _backend: &Backend) -> Result<(), std::io::Error> {
             Ok(())
         }
 
-        async fn reset(&self, _connection: &mut ()) -> Result<(), std::io::Error> {
-            std::future::pending().await
+        fn recycle(&self, _: &mut ()) -> Option<impl Future<Output = Result<(), std::io::Error>> + Send> {
+            Some(std::future::pending())
         }
     }
 
@@ -84,7 +83,7 @@ async fn a_hanging_reset_is_named_as_such() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     tokio::time::sleep(ms(1)).await;
     let cause = pool.snapshot().cause.expect("something went wrong").to_string();
-    assert_eq!(cause, "last failed reset: 10.0.0.1:5432: the reset timed out after 3s");
+    assert_eq!(cause, "last failed recycle: 10.0.0.1:5432: the recycle timed out after 3s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -252,7 +252,7 @@ async fn a_server_that_closes_what_nobody_has_used_yet_is_not_hammered() {
     assert!(opened < 160, "{opened} connections in a minute");
     // When it keeps them all is well again, within the longest delay.
     let start = Instant::now();
-    while !pool.claim().await.is_ok_and(|mut claim| script.is_open(&mut claim)) {
+    while !pool.claim().await.is_ok_and(|mut claim| script.liveness(&mut claim).is_usable()) {
         tokio::time::sleep(ms(100)).await;
     }
     assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());

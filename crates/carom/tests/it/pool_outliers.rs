@@ -238,16 +238,17 @@ async fn a_claim_given_up_while_a_connection_is_cleaned_costs_nothing() {
     impl Connect for Cleaning {
         type Connection = usize;
         type Error = std::io::Error;
-        const RESETS: bool = true;
 
         async fn connect(&self, _backend: &Backend) -> Result<usize, std::io::Error> {
             Ok(self.opened.fetch_add(1, Ordering::Relaxed))
         }
 
-        async fn reset(&self, _connection: &mut usize) -> Result<(), std::io::Error> {
-            sleep(ms(100)).await;
-            self.cleaned.fetch_add(1, Ordering::Relaxed);
-            Ok(())
+        fn recycle(&self, _: &mut usize) -> Option<impl Future<Output = Result<(), std::io::Error>> + Send> {
+            Some(async {
+                sleep(ms(100)).await;
+                self.cleaned.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            })
         }
     }
 

@@ -1,7 +1,7 @@
 //! Ending: closing, draining, dropping in awkward places, and connectors that panic. Every connection is shut exactly once.
 
 use carom::set::State;
-use carom::{Backend, Connect, LeaseError, Policy, Set, Share};
+use carom::{Backend, Connect, LeaseError, Liveness, Policy, Set, Share};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -251,13 +251,13 @@ impl Connect for Explosive {
         self.script.connect(backend).await
     }
 
-    fn closed(&self, connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
+    fn closed(&self, connection: &Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
         assert!(self.at != Where::Closed, "asked for its end");
         let (closed, at) = (self.script.closed(connection), self.at);
-        async move {
+        Some(async move {
             assert!(at != Where::ClosedPolled, "waited for its end");
-            closed.await
-        }
+            closed.unwrap().await
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The TCP connector on real sockets: bytes pass while the stream is watched, and every kind of end is noticed.
 
-use carom::connect::Connect;
+use crate::watch;
+use carom::connect::{Connect, Liveness};
 use carom::pool::Phase;
 use carom::tcp::{Stream, Tcp};
 use carom::{Backend, Pool};
@@ -66,8 +67,8 @@ async fn a_mebibyte_goes_round_on_a_stream_nobody_watches() {
 async fn a_mebibyte_goes_round_while_the_stream_is_watched() {
     let tcp = Tcp::default().server_first(true);
     let (stream, peer) = pair(&tcp).await;
-    let never_polled = tcp.closed(&stream);
-    let watcher = spawn(tcp.closed(&stream));
+    let never_polled = watch(&tcp, &stream);
+    let watcher = spawn(watch(&tcp, &stream));
     let stream = goes_round(stream, peer).await;
     assert!(stream.into_inner().is_err(), "it is watched to the end");
     soon(watcher).await.unwrap();
@@ -79,7 +80,7 @@ async fn a_mebibyte_goes_round_while_watchers_come_and_go_on_other_threads() {
     let tcp = Tcp::default();
     let (stream, peer) = pair(&tcp).await;
     // Each ends at the first bytes that it sees unread, or is dropped half way: neither may cost the reader a wake-up.
-    let watchers: Vec<_> = (0..64).map(|_| spawn(tcp.closed(&stream))).collect();
+    let watchers: Vec<_> = (0..64).map(|_| spawn(watch(&tcp, &stream))).collect();
     watchers.iter().step_by(2).for_each(|watcher| watcher.abort());
     goes_round(stream, peer).await;
     for watcher in watchers {
@@ -116,7 +117,7 @@ async fn half_close_is_seen_by_the_peer_which_can_still_send() {
     for watched in [false, true] {
         let tcp = Tcp::default();
         let (mut stream, mut peer) = pair(&tcp).await;
-        let watcher = watched.then(|| tcp.closed(&stream));
+        let watcher = watched.then(|| watch(&tcp, &stream));
 
         stream.write_all(b"last words").await.unwrap();
         soon(stream.shutdown()).await.unwrap();
@@ -138,9 +139,9 @@ async fn half_close_is_seen_by_the_peer_which_can_still_send() {
 async fn a_stream_whose_user_ended_sending_is_of_no_use_to_others() {
     let tcp = Tcp::default();
     let (mut stream, _peer) = pair(&tcp).await;
-    assert!(tcp.is_open(&mut stream));
+    assert!(tcp.liveness(&mut stream).is_usable());
     stream.shutdown().await.unwrap();
-    assert!(!tcp.is_open(&mut stream));
+    assert!(!tcp.liveness(&mut stream).is_usable());
 }
 
 #[tokio::test]
@@ -148,7 +149,7 @@ async fn shutting_down_a_reset_stream_is_no_error() {
     let tcp = Tcp::default();
     let (mut stream, peer) = pair(&tcp).await;
     reset(peer);
-    soon(tcp.closed(&stream)).await;
+    soon(watch(&tcp, &stream)).await;
     stream.shutdown().await.unwrap();
 }
 
@@ -158,13 +159,13 @@ async fn shutting_down_a_reset_stream_is_no_error() {
 async fn the_end_of_file_ends_it() {
     for tcp in [Tcp::default(), Tcp::default().server_first(true)] {
         let (mut stream, peer) = pair(&tcp).await;
-        let mut watcher = pin!(tcp.closed(&stream));
+        let mut watcher = pin!(watch(&tcp, &stream));
         assert!(poll_once(watcher.as_mut()).await.is_pending());
-        assert!(tcp.is_open(&mut stream));
+        assert!(tcp.liveness(&mut stream).is_usable());
         drop(peer);
         soon(watcher).await;
-        assert!(!tcp.is_open(&mut stream));
-        soon(tcp.closed(&stream)).await;
+        assert!(!tcp.liveness(&mut stream).is_usable());
+        soon(watch(&tcp, &stream)).await;
     }
 }
 
@@ -190,13 +191,13 @@ async fn a_watch_sees_the_end_of_a_stream_that_somebody_else_has() {
 async fn a_reset_ends_it() {
     for tcp in [Tcp::default(), Tcp::default().server_first(true)] {
         let (mut stream, peer) = pair(&tcp).await;
-        let mut watcher = pin!(tcp.closed(&stream));
+        let mut watcher = pin!(watch(&tcp, &stream));
         assert!(poll_once(watcher.as_mut()).await.is_pending());
-        assert!(tcp.is_open(&mut stream));
+        assert!(tcp.liveness(&mut stream).is_usable());
         reset(peer);
         soon(watcher).await;
-        assert!(!tcp.is_open(&mut stream));
-        soon(tcp.closed(&stream)).await;
+        assert!(!tcp.liveness(&mut stream).is_usable());
+        soon(watch(&tcp, &stream)).await;
     }
 }
 
@@ -204,31 +205,31 @@ async fn a_reset_ends_it() {
 async fn unexpected_bytes_end_it_and_stay_unread() {
     let tcp = Tcp::default();
     let (mut stream, mut peer) = pair(&tcp).await;
-    let mut watcher = pin!(tcp.closed(&stream));
+    let mut watcher = pin!(watch(&tcp, &stream));
     assert!(poll_once(watcher.as_mut()).await.is_pending());
     peer.write_all(b"late").await.unwrap();
     soon(watcher).await;
-    assert!(!tcp.is_open(&mut stream));
+    assert!(!tcp.liveness(&mut stream).is_usable());
 
     let mut received = [0; 4];
     soon(stream.read_exact(&mut received)).await.unwrap();
     assert_eq!(&received, b"late");
-    assert!(tcp.is_open(&mut stream), "nothing waits any more");
+    assert!(tcp.liveness(&mut stream).is_usable(), "nothing waits any more");
 }
 
 #[tokio::test]
 async fn a_server_that_may_speak_first_ends_only_at_the_end() {
     let tcp = Tcp::default().server_first(true);
     let (mut stream, mut peer) = pair(&tcp).await;
-    let mut watcher = pin!(tcp.closed(&stream));
+    let mut watcher = pin!(watch(&tcp, &stream));
     peer.write_all(b"welcome").await.unwrap();
     soon(stream.get_ref().readable()).await.unwrap();
     assert!(poll_once(watcher.as_mut()).await.is_pending());
-    assert!(tcp.is_open(&mut stream));
+    assert!(tcp.liveness(&mut stream).is_usable());
 
     drop(peer);
     soon(watcher).await;
-    assert!(!tcp.is_open(&mut stream), "the end behind the bytes was seen");
+    assert!(!tcp.liveness(&mut stream).is_usable(), "the end behind the bytes was seen");
     let mut received = String::new();
     soon(stream.read_to_string(&mut received)).await.unwrap();
     assert_eq!(received, "welcome");
@@ -238,29 +239,29 @@ async fn a_server_that_may_speak_first_ends_only_at_the_end() {
 async fn a_server_that_may_speak_first_ends_at_a_reset_behind_its_bytes() {
     let tcp = Tcp::default().server_first(true);
     let (mut stream, mut peer) = pair(&tcp).await;
-    let mut watcher = pin!(tcp.closed(&stream));
+    let mut watcher = pin!(watch(&tcp, &stream));
     peer.write_all(b"welcome").await.unwrap();
     soon(stream.get_ref().readable()).await.unwrap();
     assert!(poll_once(watcher.as_mut()).await.is_pending());
     reset(peer);
     soon(watcher).await;
-    assert!(!tcp.is_open(&mut stream));
+    assert!(!tcp.liveness(&mut stream).is_usable());
 }
 
 #[tokio::test]
 async fn a_watcher_that_saw_bytes_notices_the_end_after_they_were_read() {
     let tcp = Tcp::default().server_first(true);
     let (mut stream, mut peer) = pair(&tcp).await;
-    let mut watcher = pin!(tcp.closed(&stream));
+    let mut watcher = pin!(watch(&tcp, &stream));
     peer.write_all(b"welcome").await.unwrap();
     soon(stream.get_ref().readable()).await.unwrap();
     assert!(poll_once(watcher.as_mut()).await.is_pending());
     let mut received = [0; 7];
     soon(stream.read_exact(&mut received)).await.unwrap();
-    assert!(tcp.is_open(&mut stream));
+    assert!(tcp.liveness(&mut stream).is_usable());
     drop(peer);
     soon(watcher).await;
-    assert!(!tcp.is_open(&mut stream));
+    assert!(!tcp.liveness(&mut stream).is_usable());
 }
 
 #[tokio::test]
@@ -269,7 +270,7 @@ async fn waiting_bytes_do_not_make_a_watcher_spin() {
     let (stream, mut peer) = pair(&tcp).await;
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(Arc::clone(&wakes));
-    let mut watcher = pin!(tcp.closed(&stream));
+    let mut watcher = pin!(watch(&tcp, &stream));
     assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     assert_eq!(wakes.count(), 0);
 
@@ -290,22 +291,47 @@ async fn waiting_bytes_do_not_make_a_watcher_spin() {
     assert!(wakes.count() - before < 50, "{} wake-ups", wakes.count() - before);
 }
 
+/// A use that must not be repeated asks the system; everything else is answered from what the runtime has heard of.
 #[test]
-fn is_open_asks_the_system_not_the_driver() {
+fn liveness_asks_the_driver_and_a_watch_the_system() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let tcp = Tcp::default();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let backend = Backend::fixed(listener.local_addr().unwrap());
     let mut stream = runtime.block_on(tcp.connect(&backend)).unwrap();
     let (peer, _) = listener.accept().unwrap();
-    assert!(tcp.is_open(&mut stream));
+    assert!(tcp.liveness(&mut stream).is_usable());
 
     // From here on the runtime is not entered, so its driver learns of nothing.
     drop(peer);
     let started = Instant::now();
-    while tcp.is_open(&mut stream) {
+    while tcp.watch(&stream).is_open() {
         assert!(started.elapsed() < LIMIT, "the end is never seen");
         std::thread::yield_now();
+    }
+    assert!(tcp.liveness(&mut stream).is_usable());
+    runtime.block_on(watch(&tcp, &stream));
+    assert!(matches!(tcp.liveness(&mut stream), Liveness::Closed));
+}
+
+#[tokio::test]
+async fn a_reset_is_told_from_an_end_by_liveness_and_by_a_watcher() {
+    for (is_reset, is_read) in [(false, false), (false, true), (true, false), (true, true)] {
+        let tcp = Tcp::default();
+        let (mut stream, peer) = pair(&tcp).await;
+        if is_reset {
+            reset(peer)
+        } else {
+            drop(peer)
+        }
+        if is_read {
+            // The error of a reset is reported once: to the user.
+            assert_eq!(soon(stream.read(&mut [0])).await.is_err(), is_reset);
+        }
+        let seen = [soon(watch(&tcp, &stream)).await, tcp.liveness(&mut stream)];
+        for liveness in seen {
+            assert_eq!(matches!(liveness, Liveness::Broken(_)), is_reset, "{liveness:?} after {is_reset} {is_read}");
+        }
     }
 }
 
@@ -313,13 +339,13 @@ fn is_open_asks_the_system_not_the_driver() {
 
 #[tokio::test]
 async fn a_watcher_outlives_the_borrow_and_the_connector() {
-    fn outlives<F: Future<Output = ()> + Send + 'static>(watcher: F) -> F {
+    fn outlives<F: Future<Output = Liveness> + Send + 'static>(watcher: F) -> F {
         watcher
     }
     let (stream, peer, watcher) = {
         let tcp = Tcp::default();
         let (stream, peer) = pair(&tcp).await;
-        let watcher = outlives(tcp.closed(&stream));
+        let watcher = outlives(watch(&tcp, &stream));
         (stream, peer, watcher)
     };
     let mut moved = stream;
@@ -334,7 +360,7 @@ async fn dropping_a_watcher_leaves_the_stream_usable() {
     let tcp = Tcp::default();
     let (mut stream, mut peer) = pair(&tcp).await;
     for _ in 0..3 {
-        let mut watcher = Box::pin(tcp.closed(&stream));
+        let mut watcher = Box::pin(watch(&tcp, &stream));
         assert!(poll_once(watcher.as_mut()).await.is_pending());
         drop(watcher);
 
@@ -345,7 +371,7 @@ async fn dropping_a_watcher_leaves_the_stream_usable() {
         stream.write_all(&received).await.unwrap();
         soon(peer.read_exact(&mut received)).await.unwrap();
         assert_eq!(&received, b"ping");
-        assert!(tcp.is_open(&mut stream));
+        assert!(tcp.liveness(&mut stream).is_usable());
     }
 }
 
@@ -353,7 +379,7 @@ async fn dropping_a_watcher_leaves_the_stream_usable() {
 async fn the_socket_is_given_up_once_nobody_watches() {
     let tcp = Tcp::default();
     let (stream, mut peer) = pair(&tcp).await;
-    let watcher = tcp.closed(&stream);
+    let watcher = watch(&tcp, &stream);
     let stream = stream.into_inner().expect_err("it is watched");
     drop(watcher);
     let mut socket = stream.into_inner().expect("nobody watches");
@@ -365,7 +391,7 @@ async fn the_socket_is_given_up_once_nobody_watches() {
 async fn closing_reaches_the_peer_even_while_a_watcher_lives() {
     let tcp = Tcp::default();
     let (stream, mut peer) = pair(&tcp).await;
-    let watcher = tcp.closed(&stream);
+    let watcher = watch(&tcp, &stream);
     soon(tcp.close(stream)).await;
     assert_eq!(soon(peer.read(&mut [0])).await.unwrap(), 0);
     drop(peer);

@@ -1,5 +1,6 @@
 //! The TLS connector on real sockets: whom it trusts, what its errors say, and that ends are told from session tickets.
 
+use crate::watch;
 use carom::connect::Connect;
 use carom::tls::{Builder, ConnectError, Stream, Tls, TlsError};
 use carom::{Backend, ClaimError, Policy, Pool};
@@ -203,7 +204,7 @@ async fn a_client_certificate_is_shown_to_servers_that_ask() {
         ping(&mut stream, &mut peer).await;
         let shown = peer.get_ref().1.peer_certificates().unwrap();
         assert_eq!(shown, [certificate.der().clone()]);
-        assert!(tls.is_open(&mut stream));
+        assert!(tls.liveness(&mut stream).is_usable());
     }
 }
 
@@ -225,16 +226,16 @@ async fn a_missing_client_certificate_ends_the_connection_in_tls_1_3() {
     let (stream, accepted) = soon(async { join!(tls.connect(&server.backend), server.accept()) }).await;
     let mut stream = stream.expect("the client's part of the handshake is done");
     accepted.unwrap_err();
-    soon(tls.closed(&stream)).await;
+    soon(watch(&tls, &stream)).await;
     let error = soon(stream.read_u8()).await.unwrap_err();
     assert_eq!(error.to_string(), "received fatal alert: CertificateRequired");
-    assert!(!tls.is_open(&mut stream));
+    assert!(!tls.liveness(&mut stream).is_usable());
 
     let (stream, accepted) = soon(async { join!(tls.connect(&server.backend), server.accept()) }).await;
     let mut stream = stream.unwrap();
     accepted.unwrap_err();
-    soon(tls.closed(&stream)).await;
-    assert!(!tls.is_open(&mut stream), "the alert that nobody has read is seen");
+    soon(watch(&tls, &stream)).await;
+    assert!(!tls.liveness(&mut stream).is_usable(), "the alert that nobody has read is seen");
     let error = soon(stream.read_u8()).await.unwrap_err();
     assert_eq!(error.to_string(), "received fatal alert: CertificateRequired");
 }
@@ -317,20 +318,20 @@ async fn tickets_that_nobody_reads_are_no_end() {
     let tls = authority.tls();
     let server = Server::start(authority.config(&TLS13, ["localhost"])).await;
     let (mut stream, mut peer) = server.pair(&tls).await;
-    let mut watcher = pin!(tls.closed(&stream));
+    let mut watcher = pin!(watch(&tls, &stream));
     assert!(poll_once(watcher.as_mut()).await.is_pending());
     tickets(&stream).await;
     assert!(poll_once(watcher.as_mut()).await.is_pending());
 
-    assert!(tls.is_open(&mut stream));
-    assert!(tls.is_open(&mut stream));
+    assert!(tls.liveness(&mut stream).is_usable());
+    assert!(tls.liveness(&mut stream).is_usable());
     assert_eq!(waiting(&stream), 0, "they have been taken in");
     assert!(poll_once(watcher.as_mut()).await.is_pending());
     ping(&mut stream, &mut peer).await;
-    assert!(tls.is_open(&mut stream));
+    assert!(tls.liveness(&mut stream).is_usable());
     drop(peer);
     soon(watcher).await;
-    assert!(!tls.is_open(&mut stream));
+    assert!(!tls.liveness(&mut stream).is_usable());
 }
 
 #[tokio::test]
@@ -341,7 +342,7 @@ async fn tickets_taken_in_shorten_the_next_handshake() {
     let (mut stream, peer) = server.pair(&tls).await;
     assert_eq!(peer.get_ref().1.handshake_kind(), Some(HandshakeKind::Full));
     tickets(&stream).await;
-    assert!(tls.is_open(&mut stream));
+    assert!(tls.liveness(&mut stream).is_usable());
 
     let (mut stream, mut peer) = server.pair(&tls.clone()).await;
     assert_eq!(peer.get_ref().1.handshake_kind(), Some(HandshakeKind::Resumed));
@@ -361,14 +362,14 @@ async fn the_end_of_file_and_a_reset_end_it() {
                     tickets(&stream).await;
                 }
                 if taken_in {
-                    assert!(tls.is_open(&mut stream));
+                    assert!(tls.liveness(&mut stream).is_usable());
                 }
-                let mut watcher = pin!(tls.closed(&stream));
+                let mut watcher = pin!(watch(&tls, &stream));
                 assert!(poll_once(watcher.as_mut()).await.is_pending());
                 end.of(peer).await;
                 soon(watcher).await;
-                assert!(!tls.is_open(&mut stream), "{version:?} {end:?}");
-                soon(tls.closed(&stream)).await;
+                assert!(!tls.liveness(&mut stream).is_usable(), "{version:?} {end:?}");
+                soon(watch(&tls, &stream)).await;
 
                 let read = soon(stream.read(&mut [0])).await;
                 match end {
@@ -389,11 +390,11 @@ async fn a_goodbye_without_an_end_of_file_is_noticed_when_asked() {
         let server = Server::start(authority.config(version, ["localhost"])).await;
         let (mut stream, mut peer) = server.pair(&tls).await;
         ping(&mut stream, &mut peer).await;
-        assert!(tls.is_open(&mut stream));
+        assert!(tls.liveness(&mut stream).is_usable());
         peer.get_mut().1.send_close_notify();
         peer.flush().await.unwrap();
         soon(stream.get_ref().get_ref().readable()).await.unwrap();
-        eventually(|| !tls.is_open(&mut stream));
+        eventually(|| !tls.liveness(&mut stream).is_usable());
         assert_eq!(soon(stream.read(&mut [0])).await.unwrap(), 0);
     }
 }
@@ -411,7 +412,7 @@ fn a_goodbye_behind_tickets_is_noticed_without_the_driver() {
         (stream, peer)
     });
     // From here on the runtime is not entered, so its driver learns of nothing.
-    eventually(|| !tls.is_open(&mut stream));
+    eventually(|| !tls.liveness(&mut stream).is_usable());
     drop(peer);
 }
 
@@ -422,15 +423,20 @@ async fn a_late_reply_is_an_end_and_stays_unread() {
     for version in [&TLS12, &TLS13] {
         let server = Server::start(authority.config(version, ["localhost"])).await;
         let (mut stream, mut peer) = server.pair(&tls).await;
-        assert!(tls.is_open(&mut stream));
+        assert!(tls.liveness(&mut stream).is_usable());
         peer.write_all(b"late").await.unwrap();
         peer.flush().await.unwrap();
-        eventually(|| !tls.is_open(&mut stream));
+        let closes = async {
+            while tls.liveness(&mut stream).is_usable() {
+                yield_now().await;
+            }
+        };
+        soon(closes).await;
 
         let mut received = [0; 4];
         soon(stream.read_exact(&mut received)).await.unwrap();
         assert_eq!(&received, b"late");
-        assert!(tls.is_open(&mut stream), "nothing waits any more");
+        assert!(tls.liveness(&mut stream).is_usable(), "nothing waits any more");
         ping(&mut stream, &mut peer).await;
     }
 }
@@ -445,9 +451,9 @@ async fn what_is_left_of_a_reply_is_an_end() {
     let mut received = [0; 6];
     soon(stream.read_exact(&mut received)).await.unwrap();
     assert_eq!(waiting(&stream), 0, "the rest is decrypted already");
-    assert!(!tls.is_open(&mut stream));
+    assert!(!tls.liveness(&mut stream).is_usable());
     soon(stream.read_exact(&mut received)).await.unwrap();
-    assert!(tls.is_open(&mut stream));
+    assert!(tls.liveness(&mut stream).is_usable());
 }
 
 #[tokio::test]
@@ -456,17 +462,17 @@ async fn a_server_that_may_speak_first_ends_only_at_the_end() {
     let tls = authority.trusting().server_first(true).build().unwrap();
     let server = Server::start(authority.config(&TLS13, ["localhost"])).await;
     let (mut stream, mut peer) = server.pair(&tls).await;
-    let mut watcher = pin!(tls.closed(&stream));
+    let mut watcher = pin!(watch(&tls, &stream));
     peer.write_all(b"welcome").await.unwrap();
     peer.flush().await.unwrap();
     let mut received = [0; 3];
     soon(stream.read_exact(&mut received)).await.unwrap();
-    assert!(tls.is_open(&mut stream));
+    assert!(tls.liveness(&mut stream).is_usable());
     assert!(poll_once(watcher.as_mut()).await.is_pending());
 
     drop(peer);
     soon(watcher).await;
-    assert!(!tls.is_open(&mut stream), "the end behind the bytes was seen");
+    assert!(!tls.liveness(&mut stream).is_usable(), "the end behind the bytes was seen");
     let mut rest = Vec::new();
     assert_eq!(soon(stream.read_to_end(&mut rest)).await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert_eq!(rest, b"come");
@@ -486,9 +492,9 @@ async fn bytes_in_front_of_the_end_are_unread_and_tickets_are_not() {
         }
         peer.shutdown().await.unwrap();
         drop(peer);
-        soon(tls.closed(&stream)).await;
+        soon(watch(&tls, &stream)).await;
         assert_eq!(tls.has_unread(&mut stream), greets);
-        assert!(!tls.is_open(&mut stream));
+        assert!(!tls.liveness(&mut stream).is_usable());
     }
 }
 
@@ -501,7 +507,7 @@ async fn tickets_do_not_make_a_watcher_spin() {
     tickets(&stream).await;
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(Arc::clone(&wakes));
-    let mut watcher = pin!(tls.closed(&stream));
+    let mut watcher = pin!(watch(&tls, &stream));
     assert!(watcher.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let before = wakes.count();
 
@@ -526,8 +532,8 @@ async fn a_mebibyte_goes_round_while_the_stream_is_watched() {
     for version in [&TLS12, &TLS13] {
         let server = Server::start(authority.config(version, ["localhost"])).await;
         let (stream, peer) = server.pair(&tls).await;
-        let never_polled = tls.closed(&stream);
-        let watcher = spawn(tls.closed(&stream));
+        let never_polled = watch(&tls, &stream);
+        let watcher = spawn(watch(&tls, &stream));
         let echo = spawn(echo(peer));
         let sent: Vec<u8> = (0..MEBIBYTE).map(|position| (position * 31 % 251) as u8).collect();
         let mut received = Vec::new();
@@ -558,7 +564,7 @@ async fn a_stream_that_was_shut_down_is_not_lent_again() {
     let server = Server::start(authority.config(&TLS13, ["localhost"])).await;
     let (mut stream, mut peer) = server.pair(&tls).await;
     soon(stream.shutdown()).await.unwrap();
-    assert!(!tls.is_open(&mut stream));
+    assert!(!tls.liveness(&mut stream).is_usable());
     assert_eq!(soon(peer.read(&mut [0])).await.unwrap(), 0);
 }
 
@@ -573,7 +579,7 @@ async fn closing_says_goodbye() {
             if version.version == ProtocolVersion::TLSv1_3 {
                 tickets(&stream).await;
             }
-            let watcher = watched.then(|| tls.closed(&stream));
+            let watcher = watched.then(|| watch(&tls, &stream));
             stream.write_all(b"last words").await.unwrap();
             soon(tls.close(stream)).await;
             let mut received = String::new();

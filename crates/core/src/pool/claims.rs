@@ -154,7 +154,8 @@ impl Machine {
             | Outcome::Ended
             | Outcome::Dropped => {}
         }
-        let checks = (self.options.resets || self.must_validate(now, life)) && !self.must_close(index);
+        let recycles = self.slots[slot.index()].recycles;
+        let checks = (recycles || self.must_validate(now, life)) && !self.must_close(index);
         match outcome {
             // The connection has proved itself, the backend has not.
             Outcome::Open if report != Report::None => self.forget_setback(index, life),
@@ -165,7 +166,7 @@ impl Machine {
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
-            Outcome::Open if checks && self.options.resets => self.reset(now, index, life, report),
+            Outcome::Open if checks && recycles => self.recycle(now, index, life, report),
             Outcome::Open if checks => self.validate(now, index, life, report),
             Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
@@ -257,10 +258,9 @@ impl Machine {
         let State::Idle { life, .. } = self.slots[index as usize].state else {
             unreachable!("the picker holds idle slots only")
         };
-        let ask = self.picker.has_settled(index);
         let slot = self.lend(now, index, life);
         self.note_load(now);
-        Some(Claimed::Granted { slot, place, ask })
+        Some(Claimed::Granted { slot, place })
     }
 
     fn lend(&mut self, now: Instant, index: u32, life: Life) -> SlotRef {

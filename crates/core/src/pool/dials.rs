@@ -16,6 +16,7 @@ impl Machine {
                 standing: 0,
                 dialled_at: now,
                 has_unread: false,
+                recycles: false,
                 state: State::Gone,
             });
             (self.slots.len() - 1) as u32
@@ -221,7 +222,7 @@ impl Machine {
         self.consume_attempt(now, index, Tries::resumed(policy, failures))
     }
 
-    /// What follows when a connection ended by itself, or did not pass a check or a reset: another is made if one is needed,
+    /// What follows when a connection ended by itself, or did not pass a check or recycle: another is made if one is needed,
     /// and whether the backend is to blame is for that one to show. Only if nobody ever used it and it lived so short that
     /// this would be a tight loop, an attempt has failed.
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {

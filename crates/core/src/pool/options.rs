@@ -35,10 +35,8 @@ pub struct Options {
     pub max_uses: Option<u64>,
     /// An idle connection is checked each time it has idled this long, at least a millisecond. Default off.
     pub check_after: Option<Duration>,
-    /// How long a check, a reset, or an orderly close may take. Default 3 s.
+    /// How long a check, a recycle, or an orderly close may take. Default 3 s.
     pub check_timeout: Duration,
-    /// Connections are cleaned after use, within `check_timeout`, before they are lent again. Default false.
-    pub resets: bool,
     /// A connection is checked after use, within `check_timeout`, before it is lent again, if its last check is older than
     /// this; at least a millisecond. Default off.
     pub validate_every: Option<Duration>,
@@ -78,7 +76,6 @@ impl Default for Options {
             max_uses: None,
             check_after: None,
             check_timeout: Duration::from_secs(3),
-            resets: false,
             validate_every: None,
             target_delay: None,
             ejection: None,

@@ -58,11 +58,11 @@ impl Machine {
         }
     }
 
-    /// A connection has been used, and is cleaned before anyone else gets it.
-    pub(super) fn reset(&mut self, now: Instant, index: u32, life: Life, report: Report) {
+    /// A connection has been used, and is cleaned before it is lent again.
+    pub(super) fn recycle(&mut self, now: Instant, index: u32, life: Life, report: Report) {
         let aside = Aside::AfterUse { report };
         let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
-        self.act(Action::Reset { slot });
+        self.act(Action::Recycle { slot });
     }
 
     /// A connection has been used, and its last check was too long ago.

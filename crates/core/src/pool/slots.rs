@@ -25,12 +25,13 @@ impl Machine {
         }
     }
 
-    /// The connect that was asked for has succeeded.
-    pub fn handle_connected(&mut self, now: Instant, slot: SlotRef) {
+    /// The connect that was asked for has succeeded. If the connection `recycles`, it is cleaned after each use.
+    pub fn handle_connected(&mut self, now: Instant, slot: SlotRef, recycles: bool) {
         let Some(State::Connecting { tries, .. }) = self.current(slot).map(|found| &found.state) else { return };
         let (index, backend) = (slot.index, self.slots[slot.index()].backend);
         let failures =
             tries.failures(self.options.recovery.for_connect(self.backends.get(backend).health.has_worked()));
+        self.slots[slot.index()].recycles = recycles;
         let ends_outage = self.outage.is_some();
         if self.trust(now, backend) {
             self.start_afresh(backend);
@@ -57,7 +58,7 @@ impl Machine {
         self.follow(now, slot.index, then);
     }
 
-    /// The check or reset that was asked for is over. A connection that did not pass has been dropped.
+    /// The check or recycle that was asked for is over. A connection that did not pass has been dropped.
     pub fn handle_checked(&mut self, now: Instant, slot: SlotRef, passed: bool) {
         let Some(State::Checking { life, last_used, aside, .. }) = self.current(slot).map(|found| found.state.clone())
         else {
@@ -85,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// What follows when a connection has not passed a check or reset; and whether its backend is ejected now. After a use
+    /// What follows when a connection has not passed a check or recycle; and whether its backend is ejected now. After a use
     /// this is a failed use, unless its user has reported one already.
     fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside) -> (Then, bool) {
         let backend = self.slots[index as usize].backend;

@@ -23,7 +23,7 @@ pub enum Action {
         slot: SlotRef,
     },
     /// Clean the slot's connection after use, then tell [`Machine::handle_checked`](super::Machine::handle_checked).
-    Reset {
+    Recycle {
         /// The slot whose connection it is.
         slot: SlotRef,
     },
@@ -136,8 +136,6 @@ pub enum Claimed {
         slot: SlotRef,
         /// The caller's place, should the connection turn out closed; see [`Machine::claim_again`](super::Machine::claim_again).
         place: Place,
-        /// It has idled so long that it is to be asked whether it is open.
-        ask: bool,
     },
     /// It stands in line.
     Waiting(WaiterId),

@@ -58,7 +58,7 @@ impl Machine {
             return Returned::Declined;
         };
         let record = self.backends.get_mut(found.backend);
-        if self.options.resets
+        if found.recycles
             || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)
             || self.options.max_uses.is_some_and(|most| life.uses >= most)

@@ -188,7 +188,7 @@ fn a_claim_that_found_its_connection_closed_goes_on_avoiding() {
     stage.release(held, Outcome::Open);
     stage.pass(ms(600));
     let request = Request { avoid: stage.machine.find(&backend(1)), ..Request::within(ms(500)) };
-    let Claimed::Granted { slot, place, ask: true } = stage.machine.claim(stage.now, request) else { panic!() };
+    let Claimed::Granted { slot, place } = stage.machine.claim(stage.now, request) else { panic!() };
     stage.release(slot, Outcome::Ended);
     let waiter = waiting(stage.machine.claim_again(stage.now, place, request));
     stage.go();

@@ -502,11 +502,11 @@ fn connection_is_checked_after_use_when_its_last_check_is_too_old() {
 }
 
 #[test]
-fn failed_check_or_reset_after_use_is_a_failed_use() {
-    for (resets, validate_every) in [(true, None), (false, Some(ms(500)))] {
-        let limits = Options { resets, validate_every, ..ejecting(3, 60_000, 8) };
+fn failed_check_or_recycle_after_use_is_a_failed_use() {
+    for (recycles, validate_every) in [(true, None), (false, Some(ms(500)))] {
+        let limits = Options { validate_every, ..ejecting(3, 60_000, 8) };
         for times_out in [false, true] {
-            let mut stage = Stage::connected(limits.clone(), &[1, 2]);
+            let mut stage = Stage::recycling(limits.clone(), recycles, &[1, 2]);
             for failures in 1..=3 {
                 assert_eq!(ejected(&stage), 0, "after {} failures", failures - 1);
                 let mut slots = take_of(&mut stage, 8, 1);
@@ -793,8 +793,9 @@ fn connections_that_are_closed_during_their_use_are_replaced_at_least_1_ms_apart
 }
 
 #[test]
-fn connections_that_fail_their_reset_are_replaced_at_least_1_ms_apart() {
-    let mut stage = Stage::new(Options { resets: true, ..options(1, 1) });
+fn connections_that_fail_their_recycle_are_replaced_at_least_1_ms_apart() {
+    let mut stage = Stage::new(options(1, 1));
+    stage.recycles = true;
     stage.backends(&[1]);
     let mut dials = 0;
     while stage.elapsed() < ms(100) {
@@ -804,8 +805,8 @@ fn connections_that_fail_their_reset_are_replaced_at_least_1_ms_apart() {
             stage.accept(1);
             let slot = stage.take();
             stage.release(slot, Outcome::Open);
-            let reset = stage.checks.pop().expect("it is reset");
-            stage.machine.handle_checked(stage.now, reset, false);
+            let recycle = stage.checks.pop().expect("it is recycled");
+            stage.machine.handle_checked(stage.now, recycle, false);
             stage.go();
         }
         stage.pass(ms(1));

@@ -222,7 +222,7 @@ fn hanging_attempts_in_an_outage_get_company_every_second() {
     stage.pass(ms(3_000));
     assert_eq!(stage.dialling(1), 3, "no more than connecting_per_backend");
     let (latest, _) = stage.dials.pop().unwrap();
-    stage.machine.handle_connected(stage.now, latest);
+    stage.machine.handle_connected(stage.now, latest, false);
     stage.go();
     assert!(stage.granted(waiter).is_some());
     assert_eq!(stage.dialling(1), 1, "attempts that hung are replaced by one that may succeed");

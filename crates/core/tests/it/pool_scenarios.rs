@@ -141,7 +141,7 @@ fn p09_a_success_while_another_attempt_fails_keeps_the_pool_running() {
     let [one, other] = [stage.dials[0].0, stage.dials[1].0];
     stage.dials.clear();
     stage.machine.handle_connect_failed(stage.now, one);
-    stage.machine.handle_connected(stage.now, other);
+    stage.machine.handle_connected(stage.now, other, false);
     stage.go();
     stage.pass(ms(1_000));
     stage.accept_all();

@@ -13,7 +13,7 @@
 //! assert_eq!((script.open(address), script.open_total()), (1, 1));
 //!
 //! script.kill_all(address);
-//! script.closed(&connection).await;
+//! script.closed(&connection).expect("it can be watched").await;
 //! drop(connection);
 //! assert_eq!((script.open(address), script.opened_total()), (0, 1));
 //!
@@ -34,7 +34,7 @@ pub use connection::Connection;
 use books::{Shared, State};
 use carom::Backend;
 use carom::Share;
-use carom::connect::Connect;
+use carom::connect::{Connect, Liveness};
 use std::fmt;
 use std::future::{Future, pending};
 use std::net::SocketAddr;
@@ -107,7 +107,7 @@ impl Scripted {
         self.shared.lock().ends
     }
 
-    /// Ends all connections to this address from the far side: `closed()` resolves, `is_open` says no. They count as open
+    /// Ends all connections to this address from the far side: `closed()` resolves, `liveness` is closed. They count as open
     /// until this side lets go of them.
     pub fn kill_all(&self, address: SocketAddr) {
         let killed: Vec<_> = {
@@ -149,33 +149,37 @@ impl Connect for Scripted {
         Ok(Connection::open(&self.shared, backend))
     }
 
-    fn is_open(&self, connection: &mut Connection) -> bool {
-        !connection.is_killed() && self.shared.lock().node(connection.backend.socket_addr()).open
+    fn liveness(&self, connection: &mut Connection) -> Liveness {
+        let is_open = !connection.is_killed() && self.shared.lock().node(connection.backend.socket_addr()).open;
+        if is_open { Liveness::Open } else { Liveness::Closed }
     }
 
-    async fn check(&self, connection: &mut Connection) -> Result<(), ScriptError> {
-        let check = self.shared.start(&connection.backend, |node| {
-            node.checks_started += 1;
-            node.check
-        });
-        match check {
-            OnCheck::Pass => {}
-            OnCheck::Fail => return Err(ScriptError("scripted check failed")),
-            OnCheck::Slow(delay) => sleep(delay).await,
-            OnCheck::Never => pending().await,
-            OnCheck::Panic => panic!("scripted: checking {connection:?} panics"),
-        }
-        if connection.is_killed() { Err(ScriptError("the connection was killed")) } else { Ok(()) }
+    fn check(&self, connection: &mut Connection) -> Option<impl Future<Output = Result<(), ScriptError>> + Send> {
+        Some(async move {
+            let check = self.shared.start(&connection.backend, |node| {
+                node.checks_started += 1;
+                node.check
+            });
+            match check {
+                OnCheck::Pass => {}
+                OnCheck::Fail => return Err(ScriptError("scripted check failed")),
+                OnCheck::Slow(delay) => sleep(delay).await,
+                OnCheck::Never => pending().await,
+                OnCheck::Panic => panic!("scripted: checking {connection:?} panics"),
+            }
+            if connection.is_killed() { Err(ScriptError("the connection was killed")) } else { Ok(()) }
+        })
     }
 
-    fn closed(&self, connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
+    fn closed(&self, connection: &Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
         let mut killed = connection.killed.clone();
-        async move {
+        Some(async move {
             // As with a socket, letting go of a connection is not an end that the far side made.
             if killed.wait_for(|killed| *killed).await.is_err() {
-                pending().await
+                pending::<()>().await;
             }
-        }
+            Liveness::Closed
+        })
     }
 
     async fn close(&self, connection: Connection) {

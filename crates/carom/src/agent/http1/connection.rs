@@ -14,6 +14,7 @@ use crate::agent::body::Body;
 use crate::agent::dial::{Dialled, Made, Stream};
 use crate::agent::retry::Spare;
 use crate::clock;
+use crate::connect::Liveness;
 use crate::tcp::Watch;
 use bytes::Bytes;
 use http::{Method, Request, Version};
@@ -161,14 +162,24 @@ impl Connection {
         self.relay.begin();
     }
 
-    /// Whether it may be given to somebody. Asked of one that was driven a moment ago this costs nothing; otherwise the
-    /// system is asked, and what waits is looked at: nobody has asked for it.
+    /// Whether it may be used for a request that must not be sent twice: the system is asked.
     pub(in crate::agent) fn is_open(&mut self) -> bool {
-        if mem::take(&mut self.rests) {
-            return self.is_at_rest();
+        (self.rests || self.watch.is_open()) && self.liveness().is_usable()
+    }
+
+    /// Whether it may be used. This costs nothing right after a use. Otherwise what has arrived is looked at: no request
+    /// has asked for it.
+    pub(super) fn liveness(&mut self) -> Liveness {
+        let rests = mem::take(&mut self.rests);
+        if !self.is_at_rest() {
+            return Liveness::Closed;
         }
-        if !self.is_at_rest() || !self.watch.is_open() {
-            return false;
+        if rests {
+            return Liveness::Open;
+        }
+        let liveness = self.watch.liveness();
+        if !liveness.is_usable() {
+            return liveness;
         }
         let ended = match &mut self.way {
             Way::Plain(plain) => {
@@ -178,7 +189,7 @@ impl Connection {
             Way::Full(full) => full.drive(&self.relay, &self.waker).is_ready(),
             Way::None => true,
         };
-        !ended && self.is_at_rest()
+        if ended || !self.is_at_rest() { Liveness::Closed } else { Liveness::Open }
     }
 
     /// Sends a request and waits for the head of the answer.

@@ -21,7 +21,7 @@ pub(super) use sending::Pace;
 
 use super::body::Body;
 use super::dial::{DialError, Dialer};
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use carom_core::backend::Backend;
 use coming::Breach;
 use full::Exchanged;
@@ -74,34 +74,38 @@ impl Connect for Connector {
         Ok(Connection::begin(dialled, &self.origin))
     }
 
-    fn is_open(&self, connection: &mut Connection) -> bool {
-        connection.is_open()
+    fn liveness(&self, connection: &mut Connection) -> Liveness {
+        connection.liveness()
     }
 
-    /// Asks for the path of `ping`: any answer that is no server's error will do.
-    async fn check(&self, connection: &mut Connection) -> Result<(), Trouble> {
-        let Some((path, host)) = &self.ping else { return Ok(()) };
-        let mut request = Request::new(Body::empty());
-        *request.uri_mut() = path.clone();
-        request.headers_mut().insert(HOST, host.clone());
-        let mut response = match connection.send(Box::new(request)).await {
-            Exchanged::Answered(response) => response,
-            Exchanged::Unsent(_, error)
-            | Exchanged::Unanswered(error)
-            | Exchanged::Broken(error)
-            | Exchanged::Spoilt(error) => return Err(Trouble::Http(error.into())),
-        };
-        while let Some(frame) = poll_fn(|cx| connection.poll_frame(response.body_mut(), cx)).await {
-            frame.map_err(Trouble::Http)?;
-        }
-        if response.status().is_server_error() {
-            return Err(Trouble::Ping(response.status()));
-        }
-        connection.finish();
-        if connection.is_at_rest() { Ok(()) } else { Err(Trouble::Closes) }
+    fn check(&self, connection: &mut Connection) -> Option<impl Future<Output = Result<(), Trouble>> + Send> {
+        let (path, host) = self.ping.as_ref()?;
+        Some(ping(connection, path, host))
     }
 
-    fn closed(&self, connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
-        connection.watch().closed()
+    fn closed(&self, connection: &Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
+        Some(connection.watch().closed())
     }
+}
+
+/// Asks for the path of `ping`: any answer that is no server's error will do.
+async fn ping(connection: &mut Connection, path: &Uri, host: &HeaderValue) -> Result<(), Trouble> {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = path.clone();
+    request.headers_mut().insert(HOST, host.clone());
+    let mut response = match connection.send(Box::new(request)).await {
+        Exchanged::Answered(response) => response,
+        Exchanged::Unsent(_, error)
+        | Exchanged::Unanswered(error)
+        | Exchanged::Broken(error)
+        | Exchanged::Spoilt(error) => return Err(Trouble::Http(error.into())),
+    };
+    while let Some(frame) = poll_fn(|cx| connection.poll_frame(response.body_mut(), cx)).await {
+        frame.map_err(Trouble::Http)?;
+    }
+    if response.status().is_server_error() {
+        return Err(Trouble::Ping(response.status()));
+    }
+    connection.finish();
+    if connection.is_at_rest() { Ok(()) } else { Err(Trouble::Closes) }
 }

@@ -14,7 +14,7 @@ pub(super) use entering::{Line, Seat, enter};
 pub(super) use exchange::exchange;
 
 use super::dial::{DialError, Dialer};
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use crate::set::Share;
 use carom_core::backend::Backend;
 use http::uri::{Authority, Scheme};
@@ -66,8 +66,12 @@ impl Connect for Connector {
         Connection::begin(dialled, self).await
     }
 
-    fn closed(&self, connection: &Connection) -> impl Future<Output = ()> + Send + 'static {
-        connection.closed()
+    fn closed(&self, connection: &Connection) -> Option<impl Future<Output = Liveness> + Send + 'static> {
+        let closed = connection.closed();
+        Some(async move {
+            closed.await;
+            Liveness::Closed
+        })
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Stage {
     pub(crate) machine: Machine,
     pub(crate) start: Instant,
     pub(crate) now: Instant,
+    /// Connections are cleaned after use.
+    pub(crate) recycles: bool,
     /// Connects under way, with the number of their backend.
     pub(crate) dials: Vec<(SlotRef, u16)>,
     pub(crate) checks: Vec<SlotRef>,
@@ -68,6 +70,7 @@ impl Stage {
             machine: Machine::new(options, seed, start).unwrap(),
             start,
             now: start,
+            recycles: false,
             dials: Vec::new(),
             checks: Vec::new(),
             watches: Vec::new(),
@@ -82,7 +85,13 @@ impl Stage {
 
     /// With these backends, all of them connected as far as the plan wants.
     pub(crate) fn connected(options: Options, backends: &[u16]) -> Stage {
+        Stage::recycling(options, false, backends)
+    }
+
+    /// The same, with connections that are cleaned after use, or not.
+    pub(crate) fn recycling(options: Options, recycles: bool, backends: &[u16]) -> Stage {
         let mut stage = Stage::new(options);
+        stage.recycles = recycles;
         stage.backends(backends);
         stage.accept_all();
         stage
@@ -120,7 +129,7 @@ impl Stage {
     fn perform(&mut self, action: Action) {
         match action {
             Action::Connect { slot, backend } => self.dials.push((slot, backend.port())),
-            Action::Check { slot } | Action::Reset { slot } => self.checks.push(slot),
+            Action::Check { slot } | Action::Recycle { slot } => self.checks.push(slot),
             Action::Watch { slot } => self.watches.push(slot),
             Action::Overdue { slot } => self.overdue.push(slot),
             Action::HealthCheck { check, backend } => self.health_checks.push((check, backend.port())),
@@ -167,7 +176,7 @@ impl Stage {
         let at = self.dials.iter().position(|(_, to)| *to == number).expect("it is being dialled");
         let (slot, _) = self.dials.remove(at);
         if accepted {
-            self.machine.handle_connected(self.now, slot);
+            self.machine.handle_connected(self.now, slot, self.recycles);
         } else {
             self.machine.handle_connect_failed(self.now, slot);
         }

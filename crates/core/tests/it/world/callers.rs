@@ -25,8 +25,8 @@ pub(super) enum Stage {
     /// Something lies ready for it.
     Granted(WaiterId, SlotRef, usize),
     Refused(WaiterId),
-    /// Sees whether a connection that idled long is still open.
-    Asking(SlotRef, usize, Place),
+    /// Sees whether a connection that idled is still open. If not, it claims again: in its place, if it has one.
+    Asking(SlotRef, usize, Option<Place>),
     Holding(SlotRef, usize),
     Over,
 }
@@ -75,27 +75,27 @@ impl World {
         self.random.chance(0.8)
     }
 
-    fn granted_at_once(&mut self, claim: usize, slot: SlotRef, ask: Option<Place>) {
+    fn granted_at_once(&mut self, claim: usize, slot: SlotRef, place: Option<Place>) {
         self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, true);
         self.the_better_tier_goes_first(slot);
         let id = self.take_connection(slot);
         self.claims[claim].granted = true;
-        if let Some(place) = ask {
-            self.claims[claim].stage = Stage::Asking(slot, id, place);
+        self.claims[claim].stage = Stage::Asking(slot, id, place);
+        if place.is_some() && self.random.chance(0.1) {
             // Others may come meanwhile.
             let asking = self.between(Duration::ZERO, 10 * self.setting.latency);
             self.later(asking, Event::CallerHasAsked(claim));
         } else {
-            self.hold(claim, slot, id);
+            self.caller_has_asked(claim);
         }
     }
 
     fn claim_began(&mut self, claim: usize, claimed: Claimed) {
         self.note(|_| format!("  claim {claim}: {claimed:?}"));
         match claimed {
-            Claimed::Granted { slot, place, ask } => {
+            Claimed::Granted { slot, place } => {
                 self.figures.served();
-                self.granted_at_once(claim, slot, ask.then_some(place));
+                self.granted_at_once(claim, slot, Some(place));
             }
             Claimed::Waiting(waiter) => {
                 assert!(self.claims[claim].deadline.is_some(), "try_claim waits");
@@ -194,9 +194,12 @@ impl World {
         let avoided = self.avoided_by(claim);
         self.claims[claim].request.avoid = avoided.and_then(|server| self.machine.find(&self.servers[server].backend));
         let now = self.callers_now();
-        let claimed = match self.claims[claim].deadline {
-            Some(_) => self.machine.claim_again(now, place, self.claims[claim].request),
-            None => self.machine.try_claim(now),
+        let request = self.claims[claim].request;
+        let claimed = match (self.claims[claim].deadline, place) {
+            (Some(_), Some(place)) => self.machine.claim_again(now, place, request),
+            // It has read no clock yet.
+            (Some(_), None) => self.machine.claim(self.start + self.clock, request),
+            (None, _) => self.machine.try_claim(now),
         };
         self.claim_began(claim, claimed);
         self.after_machine();

@@ -130,7 +130,7 @@ impl World {
                 assert_eq!(self.seats[index].content, Content::Nothing, "asked to connect what is in use: {slot:?}");
                 self.seats[index] = Seat { server, term, content: Content::Dialling, dialled: self.clock };
             }
-            Action::Check { slot } | Action::Reset { slot } => {
+            Action::Check { slot } | Action::Recycle { slot } => {
                 let Content::Idle(id) = self.seats[slot.index()].content else { panic!("checks what is not idle") };
                 self.seats[slot.index()].content = Content::Checking(id);
             }
@@ -189,7 +189,7 @@ impl World {
                 self.begin_task(slot, Kind::Dial { server, term, connection: None });
                 self.dialled(slot, server);
             }
-            Action::Check { slot } | Action::Reset { slot } => {
+            Action::Check { slot } | Action::Recycle { slot } => {
                 let (Content::Checking(id) | Content::Closing(Some(id))) = self.seats[slot.index()].content else {
                     panic!("nothing to check")
                 };
@@ -290,11 +290,11 @@ impl World {
             // Whoever abandoned it has not come round to saying so: the result is dropped, whatever it is.
             Some(id) if !self.machine.is_current(slot) => {
                 self.drop_connection(id);
-                self.machine.handle_connected(now, slot);
+                self.machine.handle_connected(now, slot, self.setting.recycles);
             }
             Some(id) => {
                 self.seats[slot.index()].content = Content::Idle(id);
-                self.machine.handle_connected(now, slot);
+                self.machine.handle_connected(now, slot, self.setting.recycles);
             }
             None => {
                 if self.machine.is_current(slot) {

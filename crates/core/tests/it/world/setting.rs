@@ -14,6 +14,8 @@ pub(crate) struct Setting {
     pub(crate) options: Options,
     pub(crate) policies: Vec<Limits>,
     pub(crate) servers: usize,
+    /// Connections are cleaned after use.
+    pub(crate) recycles: bool,
     /// How many priorities there are; 1 is none.
     pub(crate) priorities: usize,
     /// How many weights there are; 1 is none.
@@ -87,7 +89,6 @@ impl Setting {
             max_idle: random.chance(0.8).then(|| millis(random, 300, 5_000)),
             max_lifetime: random.chance(0.4).then(|| millis(random, 500, 10_000)),
             max_uses: random.chance(0.3).then(|| 1 + random.below(8) as u64),
-            resets: random.chance(0.3),
             validate_every: [None, Some(Duration::from_millis(500)), Some(Duration::from_millis(20))]
                 [seed as usize % 3],
             check_after: random.chance(0.5).then(|| millis(random, 100, 2_000)),
@@ -107,6 +108,7 @@ impl Setting {
         Setting {
             options,
             policies,
+            recycles: apart.chance(0.3),
             servers: 1 + random.below(most_servers),
             priorities: [1, 1, 2, 3][seed as usize % 4],
             weights: [1, 4][seed as usize / 4 % 2],
@@ -191,8 +193,6 @@ impl Setting {
                 max_lifetime: None,
                 max_uses: None,
                 check_timeout: Duration::from_millis(300),
-                // Cleaning makes every use longer; here the load is what the others can just carry.
-                resets: false,
                 validate_every: None,
                 target_delay: None,
                 ejection: None,
@@ -202,6 +202,8 @@ impl Setting {
             },
             policies: vec![limits],
             servers,
+            // Cleaning makes every use longer; here the load is what the others can just carry.
+            recycles: false,
             // What is stuck works, as far as anyone can tell, and its tier with it; and all may be stuck with one that has
             // nearly all the weight.
             priorities: if stuck.is_some() { 1 } else { wild.priorities },

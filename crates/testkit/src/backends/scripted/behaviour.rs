@@ -11,7 +11,7 @@ pub enum Behaviour {
     Check(OnCheck),
     /// How closing its connections goes.
     Close(OnClose),
-    /// What `is_open` says of its connections, killed ones aside. At first: true.
+    /// Whether `liveness` calls its connections open, killed ones aside. At first: true.
     Open(bool),
 }
 

@@ -60,15 +60,15 @@ async fn connecting_follows_the_script_of_its_address() {
 async fn checks_follow_the_script_and_fail_once_killed() {
     let script = Scripted::new();
     let mut connection = connect(&script, 1).await;
-    assert!(script.check(&mut connection).await.is_ok());
+    assert!(script.check(&mut connection).unwrap().await.is_ok());
     script.set(address(1), OnCheck::Fail);
-    assert!(script.check(&mut connection).await.is_err());
+    assert!(script.check(&mut connection).unwrap().await.is_err());
     script.set(address(1), OnCheck::Never);
-    assert!(timeout(LONG, script.check(&mut connection)).await.is_err());
+    assert!(timeout(LONG, script.check(&mut connection).unwrap()).await.is_err());
     script.set(address(1), OnCheck::Slow(Duration::from_secs(2)));
-    assert!(script.check(&mut connection).await.is_ok());
+    assert!(script.check(&mut connection).unwrap().await.is_ok());
     connection.kill();
-    assert!(script.check(&mut connection).await.is_err());
+    assert!(script.check(&mut connection).unwrap().await.is_err());
     assert_eq!(script.checks_started(address(1)), 5);
 }
 
@@ -119,16 +119,16 @@ async fn the_killed_are_closed_and_the_others_are_not() {
     let script = Scripted::new();
     let mut killed = connect(&script, 1).await;
     let mut alive = connect(&script, 2).await;
-    let watcher = tokio::spawn(script.closed(&killed));
+    let watcher = tokio::spawn(script.closed(&killed).unwrap());
     script.kill_all(address(1));
     watcher.await.unwrap();
-    assert!(!script.is_open(&mut killed));
-    assert!(script.is_open(&mut alive));
+    assert!(!script.liveness(&mut killed).is_usable());
+    assert!(script.liveness(&mut alive).is_usable());
     assert_eq!(script.open_total(), 2);
 
     script.set(address(2), Behaviour::Open(false));
-    assert!(!script.is_open(&mut alive));
-    let watcher = script.closed(&alive);
+    assert!(!script.liveness(&mut alive).is_usable());
+    let watcher = script.closed(&alive).unwrap();
     drop(alive);
     assert!(timeout(LONG, watcher).await.is_err(), "its own drop is not an end");
 }
