@@ -54,11 +54,16 @@ impl Liveness {
 /// [`has_unread`](Connect::has_unread). Each may panic: a panic in `connect`, `check`, `recycle` or `close` counts as its
 /// failure, one in `liveness` as [`Closed`](Liveness::Closed), one in `has_unread` as no, and one in `closed` as `None`.
 ///
-/// What blames a backend, so that it is tried later and less: failing to connect, [`Claim::fail`](crate::Claim::fail), and
-/// connections that end within one `delay` of the recovery policy before anybody used them. A connection that is closed
-/// when it comes back, or that does not pass its check or recycle, is just replaced, at once if it is needed. If it was checked or
-/// recycled after a use, that use has failed: [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) picks the backend less for a few
-/// seconds, and [`Ejection`](crate::Ejection) counts it.
+/// What blames a backend:
+///
+/// - A failed attempt to connect, so that the backend is tried later: failing to connect, a connection that ends within a second
+///   and unused, and [`Claim::fail`](crate::Claim::fail).
+/// - A failed use: [`Claim::fail`](crate::Claim::fail), a connection that is [broken](Liveness::Broken) when it comes back, and one
+///   that does not pass its check or recycle after a use. [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) picks the backend less
+///   for a few seconds, and [`Ejection`](crate::Ejection) counts it.
+///
+/// A connection that ends in another way, or is closed when it comes back, blames nothing. It is replaced at once if it was used, and
+/// after one `delay` of the recovery policy if it was not.
 ///
 /// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check`
 /// or `recycle` was cut short is closed, never lent.

@@ -26,6 +26,9 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// The least time between two attempts, whatever a policy says.
 pub const SHORTEST_DELAY: Duration = Duration::from_millis(1);
 
+/// A connection that ends unused before it is this old counts as a failed attempt to connect.
+pub const YOUNG: Duration = Duration::from_secs(1);
+
 /// The longest delay between attempts while every backend is dead.
 const OUTAGE_DELAY: Duration = Duration::from_secs(1);
 
@@ -162,11 +165,6 @@ impl Policy {
         Ok(())
     }
 
-    /// How long a connection must live not to count as a failed attempt.
-    pub fn shortest_life(&self) -> Duration {
-        self.first_delay()
-    }
-
     /// The timeout of an attempt on something already given up, which is tried for as long as it is wanted.
     pub fn watch_timeout(&self) -> Duration {
         self.max_timeout.unwrap_or_else(|| self.doubled_out(self.timeout))
@@ -178,7 +176,7 @@ impl Policy {
     }
 
     /// The delay after the first failure. Doubling 0 would stay 0.
-    fn first_delay(&self) -> Duration {
+    pub fn first_delay(&self) -> Duration {
         self.delay.max(SHORTEST_DELAY)
     }
 

@@ -158,7 +158,7 @@ impl Machine {
         let times = before.saturating_add(1);
         self.forget_refusal(id);
         let policy = self.policy(line).clone();
-        let (first, longest) = (policy.shortest_life().max(SHORTEST_RETRY), policy.longest_delay().max(LONGEST_RETRY));
+        let (first, longest) = (policy.first_delay().max(SHORTEST_RETRY), policy.longest_delay().max(LONGEST_RETRY));
         let delay = policy.delay(first).max_delay(longest).delay_after(times, &mut self.random).max(SHORTEST_RETRY);
         if let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.wants.contains(level)) {
             let (until, downgrade) = (Some(now + delay), from > Some(level));

@@ -142,7 +142,7 @@ impl Machine {
         let life = if outcome == Outcome::Open && report == Report::None { Life { failures: 0, ..life } } else { life };
         self.picker.loads.end_use(backend);
         match outcome {
-            Outcome::Open | Outcome::Discarded | Outcome::Detached if timed && report == Report::None => {
+            Outcome::Open | Outcome::Detached if timed && report == Report::None => {
                 self.picker.loads.learn(now, backend, now.saturating_duration_since(since));
             }
             Outcome::Failed if report != Report::Failure => self.picker.loads.fail(now, backend),
@@ -184,8 +184,8 @@ impl Machine {
                 }
             }
             Outcome::Dropped => {
-                self.pause(now, index);
-                self.follow(now, index, Then::Gone);
+                let then = self.after_end(now, index, life);
+                self.follow(now, index, then);
             }
             Outcome::Detached => self.follow(now, index, Then::Gone),
         }

@@ -2,7 +2,7 @@
 
 use super::{Action, Machine, State as PoolState};
 use crate::backends::{Doubt, Health, Rest, Setback};
-use crate::recovery::{SHORTEST_DELAY, Tries};
+use crate::recovery::{SHORTEST_DELAY, Tries, YOUNG};
 use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
@@ -48,11 +48,8 @@ impl Machine {
         }
     }
 
-    /// The backend closed a slot's connection. If the attempt to make it began less than [`SHORTEST_DELAY`] ago, the slot that
-    /// takes its place waits until that has passed: a backend that closes every connection is not dialled in a busy loop.
-    pub(super) fn pause(&mut self, now: Instant, index: u32) {
-        let Slot { backend, dialled_at, .. } = self.slots[index as usize];
-        let until = dialled_at + SHORTEST_DELAY;
+    /// A connection of the backend ended: the slot that takes its place waits until then.
+    fn pause(&mut self, now: Instant, backend: u32, until: Instant) {
         let pauses = &mut self.backends.get_mut(backend).pauses;
         pauses.retain(|pause| *pause > now);
         if until > now {
@@ -218,31 +215,43 @@ impl Machine {
     pub(super) fn blame(&mut self, now: Instant, index: u32, life: Life) -> Then {
         let record = self.backends.get(self.slots[index as usize].backend);
         let policy = self.options.recovery.for_connect(record.health.has_worked());
-        let failures = if self.lived_short(life) { life.failures } else { 0 };
+        let failures = if lived(life) < policy.first_delay() { life.failures } else { 0 };
         self.consume_attempt(now, index, Tries::resumed(policy, failures))
     }
 
-    /// What follows when a connection ended by itself, or did not pass a check or recycle: another is made if one is needed,
-    /// and whether the backend is to blame is for that one to show. Only if nobody ever used it and it lived so short that
-    /// this would be a tight loop, an attempt has failed.
+    /// What follows when a connection ended by itself, or did not pass a check or recycle:
+    ///
+    /// ```text
+    ///   never used, younger than a second     an attempt has failed
+    ///   never used, older                     replaced after the policy's delay, or at once if a claim waits
+    ///   used                                  replaced at once
+    /// ```
+    ///
+    /// At once is a millisecond after the slot's last connect, at the earliest.
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
-        if life.uses == 0 && self.lived_short(life) {
-            return self.blame(now, index, life);
+        let Slot { backend, dialled_at, .. } = self.slots[index as usize];
+        let policy = self.options.recovery.for_connect(self.backends.get(backend).health.has_worked());
+        let is_unused = life.uses == 0;
+        if is_unused && lived(life) < YOUNG {
+            return self.consume_attempt(now, index, Tries::resumed(policy, life.failures));
         }
-        self.pause(now, index);
+        let delayed = if is_unused && self.waiters.len() == 0 { now + policy.first_delay() } else { now };
+        self.pause(now, backend, delayed.max(dialled_at + SHORTEST_DELAY));
         Then::Gone
     }
 
     /// A connection is in use or idle, and perhaps has lived long enough to prove something.
     pub(super) fn forget_setback(&mut self, index: u32, life: Life) {
-        if !self.lived_short(life) {
+        let proof = if life.uses == 0 { YOUNG } else { self.options.recovery.for_connect(true).first_delay() };
+        if lived(life) >= proof {
             self.backends.get_mut(self.slots[index as usize].backend).setback = None;
         }
     }
+}
 
-    fn lived_short(&self, life: Life) -> bool {
-        life.seen.saturating_duration_since(life.born) < self.options.recovery.for_connect(true).shortest_life()
-    }
+/// How long a connection is known to have lived.
+fn lived(life: Life) -> Duration {
+    life.seen.saturating_duration_since(life.born)
 }
 
 /// How long an attempt is waited for before its backend is doubted, and then each time until it is looked at again.

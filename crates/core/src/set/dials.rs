@@ -6,7 +6,7 @@ use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
 use crate::backend::Backend;
 use crate::backends::{Doubt, Health, Part, Setback};
 use crate::idle::Idleness;
-use crate::recovery::{Policy, SHORTEST_DELAY, Tries};
+use crate::recovery::{Policy, SHORTEST_DELAY, Tries, YOUNG};
 use std::time::{Duration, Instant};
 
 impl Machine {
@@ -87,7 +87,7 @@ impl Machine {
         let (backend, taking, served) = (connection.backend, connection.taking, connection.served);
         if taking == Taking::Leases {
             if !served {
-                self.set_back_if_young(now, id);
+                self.set_back_if_young(now, id, YOUNG);
             }
             self.leave_place(id);
             self.actions.push_back(Action::Removed(id));
@@ -134,10 +134,10 @@ impl Machine {
     }
 
     /// A connection that goes as soon as it is there is as good as none: its backend is not dialled again in a tight loop.
-    pub(super) fn set_back_if_young(&mut self, now: Instant, id: ConnectionId) {
+    pub(super) fn set_back_if_young(&mut self, now: Instant, id: ConnectionId, young: Duration) {
         let Some(&Connection { backend, created, failures, .. }) = self.connection(id) else { return };
         let policy = self.policy(backend).clone();
-        if now.saturating_duration_since(created) < policy.shortest_life().max(SHORTEST_DELAY) {
+        if now.saturating_duration_since(created) < young {
             let delay = policy.delay_after(failures, &mut self.random);
             let record = self.record(backend);
             // A failed dial may have set one already; a report of use does not cancel that.

@@ -136,7 +136,8 @@ impl Machine {
             return;
         };
         if !connection.served {
-            self.set_back_if_young(now, id);
+            let young = self.policy(connection.backend).first_delay();
+            self.set_back_if_young(now, id, young);
         }
         self.drain(now, id, None);
         self.replan(now);

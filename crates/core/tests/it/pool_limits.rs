@@ -696,11 +696,12 @@ fn hold_off_holds_for_connections_that_are_found_closed_when_claimed() {
 #[test]
 fn unused_connection_on_which_its_backend_has_sent_bytes_is_replaced_without_a_hold_off() {
     let mut stage = Stage::connected(holding_off(), &[1]);
-    stage.pass(ms(600));
+    stage.pass(ms(1_000));
     let unused = *stage.watches.last().unwrap();
     stage.machine.handle_unread(unused);
     stage.machine.handle_ended(stage.now, unused, carom_core::pool::Ending::Seen);
     stage.go();
+    stage.pass(ms(1));
     assert_eq!((stage.of(Phase::Idle), stage.dialling(1)), (1, 1), "the other spare stays");
     stage.accept_all();
     let slot = stage.take();

@@ -47,7 +47,7 @@ fn a_failure_is_not_kept_but_for_its_back_off() {
     assert_eq!(stage.dialled, 3);
     let id = stage.accept(1);
     assert_eq!(stage.granted(next), Some(id));
-    stage.pass(ms(100));
+    stage.pass(ms(1_000));
     stage.ended(id);
     stage.wait(to(1));
     assert_eq!(stage.dialled, 4, "a success ends the back-off");
@@ -175,7 +175,7 @@ fn a_user_keeps_its_place_over_reconnects() {
         let id = stage.connect(at(1, 7));
         assert_eq!(stage.glance(id).place, 7);
         assert_eq!(stage.take(at(1, 7)), id);
-        stage.pass(ms(100));
+        stage.pass(ms(1_000));
         stage.ended(id);
     }
     let (now, nowhere) = (stage.now, Want { place: Some(3), ..Want::any() });

@@ -172,7 +172,7 @@ fn when_too_few_others_are_healthy_all_take_part_again() {
     complain(&mut stage, 1, 3);
     assert_eq!(stage.serving(), [2]);
     let other = stage.take(Want::any());
-    stage.pass(ms(200));
+    stage.pass(ms(1_000));
     stage.ended(other);
     let waiter = stage.wait(Want::any());
     stage.kill(2);

@@ -295,11 +295,11 @@ fn a_draining_connection_that_ends_was_removed_already() {
 }
 
 #[test]
-fn one_that_ends_as_soon_as_it_is_there_backs_off_longer_each_time() {
+fn one_that_ends_unused_within_a_second_backs_off_longer_each_time() {
     let mut stage = Stage::knowing(lazy(), &[1]);
     for delay in [100, 100, 200, 400, 800, 1_000, 1_000] {
         let id = stage.connect(to(1));
-        stage.pass(ms(99));
+        stage.pass(ms(999));
         stage.ended(id);
         let waiter = stage.wait(to(1));
         stage.pass(ms(delay - 1));
@@ -310,7 +310,7 @@ fn one_that_ends_as_soon_as_it_is_there_backs_off_longer_each_time() {
         stage.pass(ms(1));
     }
     let id = stage.connect(to(1));
-    stage.pass(ms(100));
+    stage.pass(ms(1_000));
     stage.ended(id);
     stage.connect(to(1));
 }

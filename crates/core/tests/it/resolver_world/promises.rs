@@ -153,7 +153,7 @@ impl Books {
         let default = Duration::from_secs(60);
         let policy = options.recovery.for_dns(question.kind == Kind::Srv);
         // The least that any trouble leads to: another attempt.
-        let delay = policy.shortest_life().mul_f64(1.0 - self.spread / 2.0);
+        let delay = policy.first_delay().mul_f64(1.0 - self.spread / 2.0);
         let (about, troubled) = match (answer, question.kind) {
             (Answer::Targets { ttl, .. } | Answer::Addresses { ttl, .. }, _) => (*ttl, false),
             (Answer::NotOffered { ttl }, _) => (*ttl, true),
@@ -230,7 +230,7 @@ impl World {
             "promise 2: {question} is under way already"
         );
         let policy = options.recovery.for_dns(question.kind == Kind::Srv);
-        let least = policy.shortest_life().mul_f64(1.0 - self.setting.spread / 2.0).min(options.min_ttl);
+        let least = policy.first_delay().mul_f64(1.0 - self.setting.spread / 2.0).min(options.min_ttl);
         if let Some(last) = self.books.asked.insert(question.clone(), clock) {
             assert!(clock >= last + least, "promise 5: {question} is asked again after {:?}", clock - last);
         }

@@ -205,10 +205,12 @@ impl Stage {
         }
     }
 
-    /// The far side closes so many idle connections, once they have idled long enough to be watched.
+    /// The far side closes so many idle connections, once they are old enough for that to be no failed attempt. They may be
+    /// replaced after the least delay.
     pub(crate) fn end_idle(&mut self, many: usize) {
-        self.pass(ms(600));
+        self.pass(ms(1_000));
         self.end_watched(many, Ending::Seen);
+        self.pass(ms(1));
     }
 
     /// So many idle connections that have begun to be watched end, or are found to have ended.

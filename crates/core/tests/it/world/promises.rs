@@ -134,7 +134,17 @@ impl World {
         // A tier that has worked, with nothing known against it, serves even while its last connection is being closed: it
         // gets another at once. Those behind it are lent only until then, and among them there is no order: there are those
         // that serve and the others, which keeps choosing cheap.
-        let works = |seat: &&Seat| !matches!(seat.content, Content::Nothing | Content::Dialling);
+        // So does one whose ejection has just ended.
+        let snapshot = self.machine.snapshot();
+        let is_alive = |server: usize| {
+            let found = snapshot.backends.iter().find(|backend| self.server_of(&backend.backend) == server);
+            found.is_some_and(|backend| backend.state == BackendState::Healthy && !backend.is_failing)
+        };
+        let works = |seat: &&Seat| match seat.content {
+            Content::Nothing => false,
+            Content::Dialling => is_alive(seat.server),
+            Content::Idle(_) | Content::Lent(_) | Content::Checking(_) | Content::Closing(_) => true,
+        };
         let Some(best) = known.clone().filter(works).map(priority).min() else { return };
         let is_idle = |seat: &&Seat| matches!(seat.content, Content::Idle(_)) && priority(seat) == best;
         let better = known.clone().find(is_idle).filter(|_| priority(&self.seats[slot.index()]) > best);
