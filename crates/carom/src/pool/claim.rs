@@ -54,12 +54,13 @@ impl<C: Connect> Claim<C> {
         }
     }
 
-    /// Complains of how the backend serves, while the connection may be fine: of an answer that is an error of the server's own,
-    /// say. It looks slow to [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it at once,
-    /// as it counts [failed](Claim::fail) uses. That the connection is given back then is no good use.
-    pub fn complain(&mut self) {
+    /// Reports a failed use (for example a 5xx response) against the backend. The connection stays usable. The backend gets a
+    /// penalty with [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts the failure at once,
+    /// as it counts [failed](Claim::fail) uses. Returning the connection then is no successful use.
+    #[doc(alias = "complain")]
+    pub fn report_failure(&mut self) {
         let (now, slot) = (clock::now(), self.held().slot);
-        self.shared.step(|table| table.machine.complain(now, slot));
+        self.shared.step(|table| table.machine.report_failure(now, slot));
     }
 
     /// Reports that this use is no evidence for or against the backend.
@@ -76,11 +77,12 @@ impl<C: Connect> Claim<C> {
         self.shared.step(|table| table.machine.note_response(now, slot));
     }
 
-    /// Says that the backend has served well, though the connection will not be given back, which would say the same:
+    /// Reports a successful use, for a connection that will not be given back (giving it back reports the same):
     /// [`Ejection`](crate::Ejection) begins to count anew.
-    pub fn commend(&self) {
+    #[doc(alias = "commend")]
+    pub fn report_success(&self) {
         let slot = self.held().slot;
-        self.shared.step(|table| table.machine.commend(slot));
+        self.shared.step(|table| table.machine.report_success(slot));
     }
 
     /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to

@@ -116,7 +116,7 @@ impl<S: Share> Builder<S> {
         self
     }
 
-    /// Leaves out a backend for a while when so many of its users in a row have [complained](super::Lease::complain): leases of
+    /// Leaves out a backend for a while after so many [reported failures](super::Lease::report_failure) in a row: leases of
     /// any backend are not of it, and an eager set keeps no connection to it. Default none: off.
     pub fn ejection(mut self, ejection: impl Into<Option<Ejection>>) -> Builder<S> {
         self.options.ejection = ejection.into();

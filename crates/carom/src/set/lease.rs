@@ -231,7 +231,7 @@ impl<S: Share> Lease<S> {
 
     /// Takes the connection out of the set, for when its far side has said that it takes no more: nobody else gets it, and it
     /// ends with its last lease. The next lease is of another. That is no failure; but where a connection had just been made, none
-    /// of its leases has ended yet and no use was [reported](Lease::commend), the next is made after the delay of the recovery
+    /// of its leases has ended yet and no use was [reported](Lease::report_success), the next is made after the delay of the recovery
     /// policy.
     pub fn retire(&self) {
         self.shared.step(|table| table.machine.retire(clock::now(), self.cell.id));
@@ -243,16 +243,17 @@ impl<S: Share> Lease<S> {
         self.shared.lock().machine.set_capacity(self.cell.id, leases);
     }
 
-    /// Complains of how the backend served: [`Ejection`](crate::Ejection) counts it. The connection is fine, and whether it stays
-    /// is another matter.
-    pub fn complain(&self) {
-        self.shared.step(|table| table.machine.complain(clock::now(), &self.cell.backend));
+    /// Reports a failed use against the backend: [`Ejection`](crate::Ejection) counts it. The connection stays as it is.
+    #[doc(alias = "complain")]
+    pub fn report_failure(&self) {
+        self.shared.step(|table| table.machine.report_failure(clock::now(), &self.cell.backend));
     }
 
-    /// The backend served well: complaints before this are not in a row with those after it. A connection with at least one
+    /// Reports a successful use: failures before it are not in a row with those after it. A connection with at least one
     /// such report is replaced without a backoff when it is closed.
-    pub fn commend(&self) {
-        self.shared.lock().machine.commend(&self.cell.backend);
+    #[doc(alias = "commend")]
+    pub fn report_success(&self) {
+        self.shared.lock().machine.report_success(&self.cell.backend);
         self.report_use();
     }
 

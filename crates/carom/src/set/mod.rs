@@ -219,7 +219,7 @@ pub struct Snapshot {
     pub known: usize,
     /// Of these, those that are dead.
     pub dead: usize,
-    /// Of these, those that are left out because their users [complained](Lease::complain), and until when.
+    /// Of these, those that are ejected for [reported failures](Lease::report_failure), and until when.
     pub ejected: Vec<(Arc<Backend>, Instant)>,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,

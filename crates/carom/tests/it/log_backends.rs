@@ -93,8 +93,8 @@ async fn an_ejected_backend_is_warned_of_once_and_its_return_is_told() {
     let builder = Set::builder(Scripted::new()).name("lines").backends([address(1), address(2)]);
     let set = builder.ejection(ejection).build().unwrap();
     let lease = set.lease_to(&Backend::fixed(address(1))).await.unwrap();
-    lease.complain();
-    lease.complain();
+    lease.report_failure();
+    lease.report_failure();
     sleep(ms(500)).await;
     let warned = logs.at(Level::WARN);
     assert!(

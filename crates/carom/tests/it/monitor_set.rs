@@ -158,7 +158,7 @@ async fn an_ejected_backend_is_seen_until_it_is_back() {
         .build()
         .unwrap();
     let lease = set.lease_to(&backend(1)).await.unwrap();
-    lease.complain();
+    lease.report_failure();
     sleep(ms(500)).await;
     let now = seen(&monitor, "lines").unwrap();
     assert_eq!((find(&now, 1).state, find(&now, 1).ejected_ms), (BackendState::Ejected, Some(1500)));

@@ -51,7 +51,7 @@ async fn a_recorder_that_panics_costs_no_slot() {
         match turn % 4 {
             0 => claim.discard(),
             1 => claim.detach(),
-            2 => claim.complain(),
+            2 => claim.report_failure(),
             _ => drop(claim),
         }
     }

@@ -91,7 +91,7 @@ async fn connections_closed_after_use_are_replaced_without_backoff() {
         assert_eq!(script.connects_started(address(1)), round);
         // Either of the two shows that the connection was used.
         if round % 2 == 0 {
-            lease.commend();
+            lease.report_success();
         } else {
             drop(set.lease().await.unwrap());
         }
@@ -107,7 +107,7 @@ async fn connections_closed_after_use_are_replaced_without_backoff() {
         async move { set.lease().await.map(drop) }
     });
     tokio::task::yield_now().await;
-    lease.commend();
+    lease.report_success();
     next.await.unwrap().unwrap();
     assert!(start.elapsed() < ms(1000), "waited {:?}", start.elapsed());
 }
@@ -357,14 +357,14 @@ async fn leases_go_past_what_is_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_that_users_complain_of_is_left_out_for_a_while() {
+async fn a_backend_with_reported_failures_is_left_out_for_a_while() {
     let set = three(Some(Ejection::default().consecutive(2).time(ms(1_000)))).await;
     let lease = set.lease_to(&backend(2)).await.unwrap();
-    lease.complain();
-    lease.commend();
-    lease.complain();
+    lease.report_failure();
+    lease.report_success();
+    lease.report_failure();
     assert!(set.snapshot().ejected.is_empty(), "not in a row");
-    lease.complain();
+    lease.report_failure();
     let ejected: Vec<_> = set.snapshot().ejected.iter().map(|(backend, _)| backend.socket_addr()).collect();
     assert_eq!(ejected, [address(2)]);
     assert_eq!(rounds(&set, LeaseOptions::default()).await, [1, 1, 1, 3, 3, 3]);

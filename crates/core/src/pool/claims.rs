@@ -82,10 +82,10 @@ impl Machine {
         self.counters.waited_for += waited;
     }
 
-    /// The user of a connection complains of how its backend serves, while the connection may be fine: the backend looks slow,
-    /// and this counts towards its ejection at once, whatever becomes of the connection. When it comes back, that is no good
-    /// use.
-    pub fn complain(&mut self, now: Instant, slot: SlotRef) {
+    /// The user of a connection reports a failed use of its backend, while the connection may be fine: the backend gets a penalty,
+    /// and this counts towards its ejection at once, whatever becomes of the connection. When it comes back, that is no
+    /// successful use.
+    pub fn report_failure(&mut self, now: Instant, slot: SlotRef) {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
         let State::Busy { report: report @ (Report::None | Report::Neutral), .. } = &mut found.state else { return };
         *report = Report::Failure;
@@ -96,8 +96,8 @@ impl Machine {
         }
     }
 
-    /// The user of a connection says that its backend has served well, whatever becomes of the connection.
-    pub fn commend(&mut self, slot: SlotRef) {
+    /// The user of a connection reports a successful use of its backend, whatever becomes of the connection.
+    pub fn report_success(&mut self, slot: SlotRef) {
         if let Some(Slot { backend, state: State::Busy { report: Report::None, .. }, .. }) = self.current(slot) {
             let backend = *backend;
             self.backends.get_mut(backend).forgive();

@@ -9,7 +9,7 @@ use std::time::Instant;
 impl Machine {
     /// Records a failed use. The backend may be ejected by it: until that is over no lease of any backend is of it, and an eager set
     /// keeps no connection to it. Leases that are held stay, and a lease that names the backend is served.
-    pub fn complain(&mut self, now: Instant, backend: &Backend) {
+    pub fn report_failure(&mut self, now: Instant, backend: &Backend) {
         let Some(id) = self.backends.find(backend) else { return };
         if !self.backends.record_failed_use(now, id, self.options.ejection.as_ref()) {
             return;
@@ -24,7 +24,7 @@ impl Machine {
     }
 
     /// Records a successful use.
-    pub fn commend(&mut self, backend: &Backend) {
+    pub fn report_success(&mut self, backend: &Backend) {
         if let Some(id) = self.backends.find(backend) {
             self.record(id).uses.record_success();
         }

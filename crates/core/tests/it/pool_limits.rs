@@ -73,23 +73,23 @@ fn an_ejected_backend_leaves_the_plan_for_longer_each_time() {
 }
 
 #[test]
-fn complaints_eject_a_backend_too_and_cost_no_connection_before() {
+fn reported_failures_eject_a_backend_too_and_cost_no_connection_before() {
     let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(3, 1_000, 4) }, &[1, 2]);
     let connected = stage.machine.snapshot().counts.total();
-    for complaints in 1..=3 {
+    for reports in 1..=3 {
         loop {
             let slot = stage.take();
             if lent_from(&stage, slot) == 1 {
-                stage.machine.complain(stage.now, slot);
+                stage.machine.report_failure(stage.now, slot);
                 stage.machine.release(stage.now, slot, Outcome::Open);
                 break;
             }
             stage.machine.release(stage.now, slot, Outcome::Open);
         }
         stage.go();
-        let expected = if complaints == 3 { BackendState::Ejected } else { BackendState::Healthy };
-        assert_eq!(state_of(&stage, 1), expected, "after {complaints}");
-        if complaints < 3 {
+        let expected = if reports == 3 { BackendState::Ejected } else { BackendState::Healthy };
+        assert_eq!(state_of(&stage, 1), expected, "after {reports}");
+        if reports < 3 {
             assert_eq!((stage.slots_of(1), stage.machine.snapshot().counts.total()), (2, connected));
         }
     }
@@ -101,11 +101,11 @@ fn complaints_eject_a_backend_too_and_cost_no_connection_before() {
 }
 
 #[test]
-fn without_ejection_a_complaint_changes_nothing_about_who_serves() {
+fn without_ejection_a_reported_failure_changes_nothing_about_who_serves() {
     let mut stage = Stage::connected(options(4, 4), &[1, 2]);
     for _ in 0..50 {
         let slot = stage.take();
-        stage.machine.complain(stage.now, slot);
+        stage.machine.report_failure(stage.now, slot);
         stage.machine.release(stage.now, slot, Outcome::Open);
         pass(&mut stage, 10);
     }
@@ -400,7 +400,7 @@ fn backend_gets_its_share_again_soon_after_two_uses_hit_a_timeout() {
         traffic(&mut stage, ms(2_000), ms(5), quick);
         for slot in hung {
             if reports {
-                stage.machine.complain(stage.now, slot);
+                stage.machine.report_failure(stage.now, slot);
             }
             stage.release(slot, end);
             stage.accept_all();
@@ -452,7 +452,7 @@ fn session_length_is_no_latency_when_latency_is_not_learned() {
 fn failed_use_is_a_penalty_when_latency_is_not_learned() {
     let mut stage = Stage::connected(Options { learn_latency: false, ..options(12, 12) }, &[1, 2, 3]);
     for slot in take_of(&mut stage, 12, 1) {
-        stage.machine.complain(stage.now, slot);
+        stage.machine.report_failure(stage.now, slot);
         stage.release(slot, Outcome::Open);
     }
     let [share, ..] = traffic(&mut stage, ms(500), ms(5), |_| ms(1));
@@ -590,8 +590,8 @@ fn what_a_user_says_counts_at_once_whatever_becomes_of_the_connection() {
                 continue;
             }
             said += 1;
-            stage.machine.complain(stage.now, slot);
-            stage.machine.complain(stage.now, slot);
+            stage.machine.report_failure(stage.now, slot);
+            stage.machine.report_failure(stage.now, slot);
             let expected = if said == 3 { BackendState::Ejected } else { BackendState::Healthy };
             assert_eq!(state_of(&stage, 1), expected, "after {said}, before it comes back {outcome:?}");
             stage.machine.release(stage.now, slot, outcome);
@@ -606,8 +606,8 @@ fn what_a_user_says_counts_at_once_whatever_becomes_of_the_connection() {
 }
 
 #[test]
-fn praise_starts_the_count_again_though_the_connection_is_not_kept() {
-    for commends in [true, false] {
+fn reported_success_starts_the_count_again_though_the_connection_is_not_kept() {
+    for succeeds in [true, false] {
         let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(2, 1_000, 4) }, &[1, 2]);
         for round in 0..20 {
             let slot = stage.take();
@@ -616,8 +616,8 @@ fn praise_starts_the_count_again_though_the_connection_is_not_kept() {
                 continue;
             }
             match round % 4 {
-                0 => stage.machine.complain(stage.now, slot),
-                _ if commends => stage.machine.commend(slot),
+                0 => stage.machine.report_failure(stage.now, slot),
+                _ if succeeds => stage.machine.report_success(slot),
                 _ => {}
             }
             stage.machine.release(stage.now, slot, Outcome::Discarded);
@@ -626,7 +626,7 @@ fn praise_starts_the_count_again_though_the_connection_is_not_kept() {
             pass(&mut stage, 10);
         }
         let ever_ejected = state_of(&stage, 1) == BackendState::Ejected;
-        assert_eq!(ever_ejected, !commends);
+        assert_eq!(ever_ejected, !succeeds);
     }
 }
 

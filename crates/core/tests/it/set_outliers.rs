@@ -29,9 +29,9 @@ fn rounds(stage: &mut Stage, want: &Want, count: usize) -> Vec<u16> {
     (0..count).map(round).collect()
 }
 
-fn complain(stage: &mut Stage, number: u16, times: usize) {
+fn report_failures(stage: &mut Stage, number: u16, times: usize) {
     for _ in 0..times {
-        stage.machine.complain(stage.now, &backend(number));
+        stage.machine.report_failure(stage.now, &backend(number));
         stage.go();
     }
 }
@@ -94,11 +94,11 @@ fn leases_go_where_there_is_room() {
 #[test]
 fn one_that_serves_badly_too_often_in_a_row_is_left_out_and_comes_back() {
     let mut stage = connected(ejecting(eager(3, 3)), &[1, 2, 3]);
-    complain(&mut stage, 2, 2);
-    stage.machine.commend(&backend(2));
-    complain(&mut stage, 2, 2);
+    report_failures(&mut stage, 2, 2);
+    stage.machine.report_success(&backend(2));
+    report_failures(&mut stage, 2, 2);
     assert!(ejected(&stage).is_empty(), "not in a row");
-    complain(&mut stage, 2, 1);
+    report_failures(&mut stage, 2, 1);
     assert_eq!((ejected(&stage), stage.serving()), (vec![2], vec![1, 3]));
     assert!(!rounds(&mut stage, &Want::any(), 10).contains(&2));
     stage.pass(ms(999));
@@ -108,7 +108,7 @@ fn one_that_serves_badly_too_often_in_a_row_is_left_out_and_comes_back() {
     stage.accept(2);
     assert!(rounds(&mut stage, &Want::any(), 3).contains(&2));
 
-    complain(&mut stage, 2, 3);
+    report_failures(&mut stage, 2, 3);
     stage.pass(ms(1_999));
     assert_eq!(ejected(&stage), [2], "longer each time");
     stage.pass(ms(1));
@@ -119,7 +119,7 @@ fn one_that_serves_badly_too_often_in_a_row_is_left_out_and_comes_back() {
 fn whoever_has_a_lease_of_one_that_is_left_out_keeps_it_and_who_names_it_gets_one() {
     let mut stage = connected(ejecting(eager(2, 2)), &[1, 2]);
     let held = stage.take(to(1));
-    complain(&mut stage, 1, 3);
+    report_failures(&mut stage, 1, 3);
     assert!(stage.is_up(held) && stage.is_draining(held));
     stage.release(held);
     assert!(!stage.is_up(held));
@@ -134,7 +134,7 @@ fn in_a_lazy_set_what_is_left_out_stays_connected_for_when_it_is_back() {
     let mut stage = Stage::knowing(ejecting(lazy()), &[1, 2]);
     let ids = [1, 2].map(|number| stage.connect(to(number)));
     ids.into_iter().for_each(|id| stage.release(id));
-    complain(&mut stage, 1, 3);
+    report_failures(&mut stage, 1, 3);
     assert_eq!(rounds(&mut stage, &Want::any(), 4), [2; 4]);
     stage.pass(ms(1_000));
     assert!(rounds(&mut stage, &Want::any(), 2).contains(&1));
@@ -145,7 +145,7 @@ fn in_a_lazy_set_what_is_left_out_stays_connected_for_when_it_is_back() {
 fn another_takes_the_place_of_one_that_is_left_out() {
     let mut stage = connected(ejecting(eager(2, 2)), &[1, 2, 3, 4]);
     let out = stage.serving()[0];
-    complain(&mut stage, out, 3);
+    report_failures(&mut stage, out, 3);
     let [instead] = stage.dialling()[..] else { panic!("{:?}", stage.dialling()) };
     stage.accept(instead);
     assert_eq!(stage.serving().len(), 2);
@@ -155,21 +155,21 @@ fn another_takes_the_place_of_one_that_is_left_out() {
 #[test]
 fn no_more_are_left_out_than_may_be_and_never_the_last_healthy_one() {
     let mut stage = connected(ejecting(eager(3, 3)), &[1, 2, 3]);
-    complain(&mut stage, 1, 3);
-    complain(&mut stage, 2, 9);
+    report_failures(&mut stage, 1, 3);
+    report_failures(&mut stage, 2, 9);
     assert_eq!(ejected(&stage), [1], "half of three is one");
 
     let all = Options { ejection: Some(Ejection::default().consecutive(1).max_ejected(1.0)), ..eager(2, 2) };
     let mut stage = connected(all, &[1, 2]);
-    complain(&mut stage, 1, 1);
-    complain(&mut stage, 2, 9);
+    report_failures(&mut stage, 1, 1);
+    report_failures(&mut stage, 2, 9);
     assert_eq!(ejected(&stage), [1]);
 }
 
 #[test]
 fn when_too_few_others_are_healthy_all_take_part_again() {
     let mut stage = connected(ejecting(eager(2, 2)), &[1, 2]);
-    complain(&mut stage, 1, 3);
+    report_failures(&mut stage, 1, 3);
     assert_eq!(stage.serving(), [2]);
     let other = stage.take(Want::any());
     stage.pass(ms(1_000));
@@ -181,7 +181,7 @@ fn when_too_few_others_are_healthy_all_take_part_again() {
     assert_eq!(stage.granted(waiter), Some(id));
 
     let mut stage = connected(ejecting(eager(2, 2)), &[1, 2]);
-    complain(&mut stage, 1, 3);
+    report_failures(&mut stage, 1, 3);
     stage.backends(&[1]);
     assert!(ejected(&stage).is_empty(), "the other is not known any more");
 }
@@ -189,13 +189,13 @@ fn when_too_few_others_are_healthy_all_take_part_again() {
 #[test]
 fn nobody_is_dialled_for_any_who_is_left_out() {
     let mut stage = Stage::knowing(ejecting(lazy()), &[1, 2]);
-    complain(&mut stage, 1, 3);
+    report_failures(&mut stage, 1, 3);
     let waiter = stage.wait(Want::any());
     assert_eq!(stage.dialling(), [2]);
     stage.cancel(waiter);
 
     let mut stage = Stage::knowing(ejecting(Options { per_backend: 0, ..lazy() }), &[1, 2]);
-    complain(&mut stage, 1, 3);
+    report_failures(&mut stage, 1, 3);
     for _ in 0..3 {
         stage.wait(Want::any());
     }
@@ -203,9 +203,9 @@ fn nobody_is_dialled_for_any_who_is_left_out() {
 }
 
 #[test]
-fn without_ejection_complaints_change_nothing() {
+fn without_ejection_reported_failures_change_nothing() {
     let mut stage = connected(eager(2, 2), &[1, 2]);
-    complain(&mut stage, 1, 100);
+    report_failures(&mut stage, 1, 100);
     assert_eq!((ejected(&stage), stage.serving()), (vec![], vec![1, 2]));
 }
 

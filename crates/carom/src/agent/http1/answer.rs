@@ -83,7 +83,7 @@ impl Answer {
     fn discard(&mut self) {
         if let Some(claim) = self.claim.take() {
             // A successful response is a successful use, though the connection does not come back.
-            claim.commend();
+            claim.report_success();
             claim.discard();
         }
     }
@@ -92,7 +92,7 @@ impl Answer {
         let Some(mut claim) = self.claim.take() else { return cut_short(error) };
         let (backend, origin) = (claim.backend().clone(), Arc::clone(claim.origin()));
         // Connecting went well, and so it may for others.
-        claim.complain();
+        claim.report_failure();
         claim.discard();
         cut_short(error).at(&backend).of(&origin)
     }

@@ -105,7 +105,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
     match Evidence::of(&response) {
         Evidence::Success => {}
         Evidence::Neutral => claim.report_neutral(),
-        Evidence::Failure => claim.complain(),
+        Evidence::Failure => claim.report_failure(),
     }
     Settled::Answered(response.map(|coming| Body::http1(Answer::new(coming, claim))))
 }
@@ -113,7 +113,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
 /// No answer came in time. If the server had the whole request, that is held against it.
 pub(crate) fn give_up(mut claim: Claim<Connector>, sent: &Sent) {
     if sent.pace().is_none_or(Pace::is_over) {
-        claim.complain();
+        claim.report_failure();
     }
     claim.discard();
 }
@@ -171,7 +171,7 @@ fn blame(mut claim: Claim<Connector>, step: Step, problem: &str, error: hyper::E
     if blamed.step() == Step::Tls {
         claim.fail(told);
     } else {
-        claim.complain();
+        claim.report_failure();
         claim.discard();
     }
     blamed

@@ -35,9 +35,9 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
                 lease.report_use();
             }
             match Evidence::of(&response) {
-                Evidence::Success => lease.commend(),
+                Evidence::Success => lease.report_success(),
                 Evidence::Neutral => {}
-                Evidence::Failure => lease.complain(),
+                Evidence::Failure => lease.report_failure(),
             }
             return Ok(response.map(|incoming| Body::http2(Answer::new(incoming, lease, pass))));
         }
@@ -53,7 +53,7 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
         return Err(Lost::Failed(error.clone().at(lease.backend())));
     }
     if unsent.is_none() && fault.is_to_blame(|| lease.is_first_to_blame()) {
-        lease.complain();
+        lease.report_failure();
     }
     let error = Error::new(fault.step(), fault.problem()).at(lease.backend()).caused_by(Arc::new(error) as Arc<_>);
     let back = |mut request: Request<Body>| {

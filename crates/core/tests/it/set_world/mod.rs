@@ -248,12 +248,12 @@ impl World {
     /// Somebody who had a lease says how it was served.
     fn judge(&mut self, id: ConnectionId) {
         let Some(server) = self.books.server_of(id) else { return };
-        if self.random.chance(self.setting.complains) && !self.calm {
-            self.note(|_| format!("  complains of {server}"));
-            self.machine.complain(self.now(), &backend(server));
+        if self.random.chance(self.setting.reports_failure) && !self.calm {
+            self.note(|_| format!("  reports a failure of {server}"));
+            self.machine.report_failure(self.now(), &backend(server));
             self.after_machine();
         } else {
-            self.machine.commend(&backend(server));
+            self.machine.report_success(&backend(server));
             if self.random.chance(self.setting.reports) {
                 self.note(|_| format!("  reports a use of {id:?}"));
                 self.books.reported(id, server);

@@ -387,7 +387,7 @@ impl World {
         let snapshot = self.machine.snapshot();
         let Some((_, until)) = snapshot.ejected.iter().min_by_key(|(_, until)| *until) else { return };
         assert!(self.setting.options.ejection.is_some(), "nobody wanted that");
-        assert!(self.setting.complains > 0.0, "nobody complained");
+        assert!(self.setting.reports_failure > 0.0, "no failure was reported");
         assert!(snapshot.is_panic || snapshot.ejected.len() < snapshot.known, "no backend is left");
         let next = self.machine.next_timeout().expect("somebody is out");
         assert!(next <= *until, "out for too long");

@@ -29,9 +29,9 @@ pub(crate) struct Setting {
     pub(crate) mortal: f64,
     /// How likely a holder says of a connection that it takes no more.
     pub(crate) retires: f64,
-    /// How likely a holder complains of how it was served.
-    pub(crate) complains: f64,
-    /// How likely a holder that does not complain reports the use.
+    /// How likely a holder reports a failure.
+    pub(crate) reports_failure: f64,
+    /// How likely a holder without a failure reports the use.
     pub(crate) reports: f64,
     /// Servers close a connection when so many of its leases have ended.
     pub(crate) closes_after: Option<usize>,
@@ -87,7 +87,7 @@ impl Setting {
             gives_up: random.fraction() * 0.4,
             mortal: random.fraction() * 0.6,
             retires: one_of(random, &[0.0, 0.02, 0.3]),
-            complains: one_of(random, &[0.0, 0.1, 0.6]),
+            reports_failure: one_of(random, &[0.0, 0.1, 0.6]),
             reports: one_of(random, &[0.0, 0.5, 1.0]),
             closes_after: random.chance(0.3).then(|| 1 + random.below(4)),
             limits_leases: one_of(random, &[0.0, 0.1]),
@@ -121,7 +121,7 @@ impl Setting {
         setting.names = 0.0;
         setting.gives_up = 0.0;
         (setting.backends_every, setting.jump_every) = (None, None);
-        // Nobody complains of the one.
+        // No failure of the one is reported.
         setting.options.ejection = None;
         // One by one, each in doubt after a quarter of its attempt; alone for one lease, after all of it.
         let each = setting.limits.max_timeout + setting.limits.longest_delay();

@@ -219,10 +219,10 @@ impl World {
         let Stage::Holding(slot, id) = self.claims[claim].stage else { panic!("holds nothing") };
         let (spoils, fails) = (self.setting.spoils, self.setting.fails);
         let served_badly = self.random.chance(fails);
-        // Whoever complains has had an answer.
+        // A report needs an answer.
         let outcome = if served_badly && self.connections[id].alive && self.random.chance(0.5) {
             let now = self.callers_now();
-            self.machine.complain(now, slot);
+            self.machine.report_failure(now, slot);
             self.after_machine();
             if self.random.chance(0.8) { Outcome::Open } else { Outcome::Discarded }
         } else if served_badly {
