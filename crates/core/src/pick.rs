@@ -1,33 +1,41 @@
 //! Pick: which idle connection a claim gets, in constant time.
 //!
-//! Idle slots are kept in order of use, for each backend or for the whole pool. [`Pick::LeastLoaded`] looks at two random
-//! backends and takes the less loaded one, which is nearly as good as looking at all of them and keeps many clients from
-//! choosing the same one.
+//! Idle slots are kept in order of use, for each backend or for the whole pool. [`Pick::LeastLoaded`] draws two backends and
+//! takes the less loaded one, which is nearly as good as looking at all of them and keeps many clients from choosing the same
+//! one. Where weights differ, drawing is linear in the backends that have an idle connection.
 
 mod load;
 
 use crate::list::{Chain, Link, NONE};
 use crate::random::Random;
 use load::Loads;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Which idle connection a claim gets.
 ///
-/// Whatever is chosen by, connections to backends of a worse priority than the one that serves come last. Weights do not
-/// matter here: they say how many connections a backend has.
+/// Whatever is chosen by, connections to backends of a worse priority than the one that serves come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pick {
-    /// Of two random backends the one with the lower load; inside it the most recently used connection.
+    /// Draws two backends with an idle connection, by weight, and takes the one with the lower load; inside it the most
+    /// recently used connection.
     ///
-    /// The load is the number of busy connections. It counts up to six times as much for a backend that is slower than the
-    /// median of all backends or that failed uses, where that makes a difference of more than a factor of two. This penalty
-    /// halves every two seconds, so a backend that has recovered gets its share again within five.
+    /// - The load is the number of busy connections, or of picks within the last use time if that is larger, by weight. So a
+    ///   backend whose uses end at once because they fail is not preferred.
+    /// - Latency is a penalty, never a reward. The load counts up to six times as much for a backend that is slower than the
+    ///   median of all backends or that failed uses, where that makes a difference of more than a factor of two. The penalty
+    ///   halves every two seconds.
+    /// - A backend whose last 5 uses failed is left out until a use succeeds, while another can serve: waiting claims do not get
+    ///   its connections either. Without reports of failures a pool with waiting claims cannot notice, and hands connections
+    ///   over in the order in which they come back.
+    /// - A backend with an idle connection that was not picked for a second is picked next, whatever its load. So one that has
+    ///   recovered is noticed, and gets its share again within five seconds.
     #[default]
     LeastLoaded,
-    /// The least recently used over the whole pool: every connection takes its turn.
+    /// The least recently used over the whole pool: every connection takes its turn. Load, latency and failures do not matter.
     Fifo,
-    /// The most recently used over the whole pool: few connections stay warm, the others can be released.
+    /// The most recently used over the whole pool: few connections stay warm, the others can be released. Load, latency and
+    /// failures do not matter, so without [ejection](crate::ejection) a backend whose uses fail at once gets most of the claims.
     Lifo,
 }
 
@@ -71,7 +79,7 @@ struct Group {
 }
 
 impl Picker {
-    pub(crate) fn new(pick: Pick, now: Instant) -> Picker {
+    pub(crate) fn new(pick: Pick, slow_start: Option<Duration>, now: Instant) -> Picker {
         Picker {
             pick,
             nodes: Vec::new(),
@@ -79,7 +87,7 @@ impl Picker {
             groups: Vec::new(),
             ready: Vec::new(),
             ready_aside: Vec::new(),
-            loads: Loads::new(now),
+            loads: Loads::new(slow_start, now),
             generation: 0,
             unsettled: 0,
         }
@@ -94,15 +102,40 @@ impl Picker {
         }
     }
 
-    /// Whether idle slots of a backend are for when nobody else has one. Constant time.
-    pub(crate) fn set_aside(&mut self, backend: u32, aside: bool) {
-        if self.loads.set_aside(backend, aside) == aside {
-            return;
+    /// Whether a backend's tier is worse than the one that serves: its idle slots are for when no other has one. Constant time.
+    pub(crate) fn set_worse(&mut self, backend: u32, is_worse: bool) {
+        self.change(backend, |loads| loads.set_worse(backend, is_worse));
+    }
+
+    /// A use of a backend failed. When too many have in a row, its idle slots are for when no other has one.
+    pub(crate) fn fail(&mut self, now: Instant, backend: u32) {
+        self.change(backend, |loads| loads.fail(now, backend));
+    }
+
+    /// A use of a backend succeeded. True if it was failing.
+    pub(crate) fn succeed(&mut self, backend: u32) -> bool {
+        let was_failing = self.is_failing(backend);
+        if self.loads.has_failed(backend) {
+            self.change(backend, |loads| loads.succeed(backend));
         }
+        was_failing
+    }
+
+    /// Whether uses of a backend fail, so that it is only tried once a second while another can serve. Where idle slots are in
+    /// one order for all backends, none is left out.
+    #[inline]
+    pub(crate) fn is_failing(&self, backend: u32) -> bool {
+        self.pick == Pick::LeastLoaded && self.loads.is_failing(backend)
+    }
+
+    /// Changes the load of a backend, and moves it if it is set aside now, or is not any more.
+    fn change(&mut self, backend: u32, change: impl FnOnce(&mut Loads)) {
+        let was_aside = self.loads.is_aside(backend);
+        change(&mut self.loads);
         let group = self.group_of(backend);
         let standing = self.groups[group as usize].standing;
-        if self.pick == Pick::LeastLoaded && standing != NONE {
-            self.stand_down(!aside, standing);
+        if self.pick == Pick::LeastLoaded && standing != NONE && self.loads.is_aside(backend) != was_aside {
+            self.stand_down(was_aside, standing);
             self.groups[group as usize].standing = NONE;
             self.stand_ready(group);
         }
@@ -151,10 +184,10 @@ impl Picker {
 
     /// Which idle slot the next claim gets; it is not taken out.
     #[inline]
-    pub(crate) fn choose(&self, random: &mut Random) -> Option<u32> {
-        let ready = if self.ready.is_empty() { &self.ready_aside } else { &self.ready };
-        let group = match ready.as_slice() {
-            [] => return None,
+    pub(crate) fn choose(&mut self, random: &mut Random) -> Option<u32> {
+        let group = match self.ready.as_slice() {
+            _ if self.pick == Pick::LeastLoaded && self.loads.has_due() => self.choose_due(random)?,
+            [] => self.choose_aside(random)?,
             [only] => *only,
             // Several are ready only where each is a backend's.
             several => self.loads.less_loaded(several, random),
@@ -172,6 +205,29 @@ impl Picker {
         }
     }
 
+    /// A backend that was not picked for a second is next.
+    #[cold]
+    fn choose_due(&mut self, random: &mut Random) -> Option<u32> {
+        let groups = &self.groups;
+        let due = self.loads.take_due(|backend| groups[backend as usize].standing != NONE);
+        due.or_else(|| self.less_loaded_of(&self.ready, random)).or_else(|| self.choose_aside(random))
+    }
+
+    /// Of those that are set aside, failing ones come last.
+    #[cold]
+    fn choose_aside(&self, random: &mut Random) -> Option<u32> {
+        let sound: Vec<u32> = self.ready_aside.iter().copied().filter(|&backend| !self.is_failing(backend)).collect();
+        self.less_loaded_of(&sound, random).or_else(|| self.less_loaded_of(&self.ready_aside, random))
+    }
+
+    fn less_loaded_of(&self, backends: &[u32], random: &mut Random) -> Option<u32> {
+        match backends {
+            [] => None,
+            [only] => Some(*only),
+            several => Some(self.loads.less_loaded(several, random)),
+        }
+    }
+
     /// The same, but none of this backend's. Where idle slots are in one order, those of the backend are walked over.
     pub(crate) fn choose_avoiding(&self, avoided: u32, random: &mut Random) -> Option<u32> {
         let is_other = |slot: u32| self.nodes[slot as usize].backend != avoided;
@@ -180,12 +236,8 @@ impl Picker {
                 let of = |ready: &[u32]| -> Vec<u32> {
                     ready.iter().copied().filter(|&backend| backend != avoided).collect()
                 };
-                let ready = Some(of(&self.ready)).filter(|ready| !ready.is_empty());
-                let group = match ready.unwrap_or_else(|| of(&self.ready_aside)).as_slice() {
-                    [] => return None,
-                    [only] => *only,
-                    several => self.loads.less_loaded(several, random),
-                };
+                let ready = self.less_loaded_of(&of(&self.ready), random);
+                let group = ready.or_else(|| self.less_loaded_of(&of(&self.ready_aside), random))?;
                 self.groups[group as usize].idle.tail()
             }
             Pick::Fifo | Pick::Lifo => {
@@ -197,6 +249,11 @@ impl Picker {
 
     pub(crate) fn has_idle(&self) -> bool {
         !self.ready.is_empty() || !self.ready_aside.is_empty()
+    }
+
+    /// The backends with an idle slot, if all of them may be failing.
+    pub(crate) fn only_failing(&self) -> Option<impl Iterator<Item = u32> + '_> {
+        self.ready.is_empty().then(|| self.ready_aside.iter().copied())
     }
 
     /// Whether it matters how long uses take.
@@ -251,10 +308,10 @@ impl Picker {
         }
     }
 
-    /// Whether a slot's backend is set aside.
+    /// Whether a slot's backend is of a worse tier.
     #[inline]
     fn serves_last(&self, slot: u32) -> bool {
-        self.loads.is_aside(self.nodes[slot as usize].backend)
+        self.loads.is_worse(self.nodes[slot as usize].backend)
     }
 
     /// Where idle slots are in one order, those that are not wanted are walked over.
@@ -308,7 +365,7 @@ mod tests {
 
     fn picker(pick: Pick, slots: &[(u32, u32)]) -> (Picker, Instant) {
         let now = Instant::now();
-        let mut picker = Picker::new(pick, now);
+        let mut picker = Picker::new(pick, None, now);
         for backend in 0..=slots.iter().map(|(_, backend)| *backend).max().unwrap_or(0) {
             picker.add_backend(backend);
         }
@@ -331,7 +388,7 @@ mod tests {
             order.push(slot);
         }
         assert_eq!(order, [0, 1, 2, 0, 1, 2]);
-        let (lifo, _) = picker(Pick::Lifo, &[(0, 0), (1, 1), (2, 0)]);
+        let (mut lifo, _) = picker(Pick::Lifo, &[(0, 0), (1, 1), (2, 0)]);
         assert_eq!(lifo.choose(&mut random), Some(2));
     }
 
@@ -362,15 +419,15 @@ mod tests {
         for pick in [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo] {
             let (mut picker, _) = picker(pick, &[(0, 0), (1, 1), (2, 0), (3, 2), (4, 0)]);
             let mut choose =
-                |picker: &Picker| -> Vec<Option<u32>> { (0..20).map(|_| picker.choose(&mut random)).collect() };
-            picker.set_aside(0, true);
-            picker.set_aside(2, true);
-            assert!(choose(&picker).iter().all(|&slot| slot == Some(1)), "{pick:?}");
+                |picker: &mut Picker| -> Vec<Option<u32>> { (0..20).map(|_| picker.choose(&mut random)).collect() };
+            picker.set_worse(0, true);
+            picker.set_worse(2, true);
+            assert!(choose(&mut picker).iter().all(|&slot| slot == Some(1)), "{pick:?}");
             assert!(picker.choose_avoiding(1, &mut Random::new(1)).is_some(), "{pick:?}");
             picker.remove(1);
-            assert!(choose(&picker).iter().all(|&slot| slot.is_some() && slot != Some(1)), "{pick:?}");
-            picker.set_aside(2, false);
-            assert!(choose(&picker).iter().all(|&slot| slot == Some(3)), "{pick:?}");
+            assert!(choose(&mut picker).iter().all(|&slot| slot.is_some() && slot != Some(1)), "{pick:?}");
+            picker.set_worse(2, false);
+            assert!(choose(&mut picker).iter().all(|&slot| slot == Some(3)), "{pick:?}");
             (0..5).filter(|&slot| slot != 1).for_each(|slot| picker.remove(slot));
             assert!(!picker.has_idle(), "{pick:?}");
         }

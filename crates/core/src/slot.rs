@@ -99,10 +99,22 @@ pub(crate) enum State {
 pub(crate) enum Report {
     /// Nothing: returning the connection open is a successful use.
     None,
+    /// The use succeeded, and its latency is known.
+    Success,
     /// The use is no evidence for or against the backend.
     Neutral,
     /// The use failed.
     Failure,
+}
+
+impl Report {
+    /// Whether returning the connection open is a successful use.
+    pub(crate) fn allows_success(self) -> bool {
+        match self {
+            Report::None | Report::Success => true,
+            Report::Neutral | Report::Failure => false,
+        }
+    }
 }
 
 /// Why a connection was taken aside.

@@ -193,12 +193,21 @@ impl<C: Connect> Builder<C> {
 
     /// Whether the length of claims counts as the latency of a backend. Default true.
     ///
-    /// [`Pick::LeastLoaded`] picks a backend less whose uses take more than twice as long as those of the others. That is right
-    /// where a claim lasts for one request. Turn it off where claims last as long as the user likes: sessions, transactions
-    /// that span user think time, streams. There the length of a claim says nothing about its backend, and the load is the
-    /// number of busy connections. Failed uses count in either case.
+    /// [`Pick::LeastLoaded`] picks a backend less whose uses take more than twice as long as those of the others. One use in 16
+    /// is timed, from the claim to its return. That is right where a claim lasts for one request. Turn it off where claims last as
+    /// long as the user likes: sessions, transactions that span user think time, streams. There the length of a claim says
+    /// nothing about its backend. Latency that is [reported](super::Claim::report_success_in) counts, and so do failed uses, in
+    /// either case.
     pub fn learn_latency(mut self, learn_latency: bool) -> Builder<C> {
         self.options.learn_latency = learn_latency;
+        self
+    }
+
+    /// Slow start: a new or recovered backend begins with a tenth of its share, which grows to the whole over this time. For
+    /// backends that are slow until their caches are warm. With [`Pick::LeastLoaded`] only; claims that wait take what there
+    /// is. Default none: a backend gets its share at once.
+    pub fn slow_start(mut self, slow_start: impl Into<Option<Duration>>) -> Builder<C> {
+        self.options.slow_start = slow_start.into();
         self
     }
 

@@ -70,19 +70,25 @@ impl<C: Connect> Claim<C> {
         self.shared.step(|table| table.machine.report_neutral(slot));
     }
 
-    /// The response has begun: what follows is not latency of the backend.
-    #[cfg(feature = "http")]
-    pub(crate) fn note_response(&self) {
-        let (now, slot) = (clock::now(), self.held().slot);
-        self.shared.step(|table| table.machine.note_response(now, slot));
+    /// Reports a successful use, and how long the backend took to respond. Where claims are held for longer than that, this is
+    /// the latency that [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) should know: without it, one use in 16 is timed from the
+    /// claim to its return, unless [`learn_latency`](super::Builder::learn_latency) is off. The first report of a claim counts.
+    pub fn report_success_in(&self, latency: Duration) {
+        self.report_head(clock::now(), Some(latency));
+    }
+
+    /// Reports a successful use whose length is no latency, and its latency if that is known.
+    pub(crate) fn report_head(&self, now: Instant, latency: Option<Duration>) {
+        let slot = self.held().slot;
+        self.shared.step(|table| table.machine.report_success_in(now, slot, latency));
     }
 
     /// Reports a successful use, for a connection that will not be given back (giving it back reports the same):
     /// [`Ejection`](crate::Ejection) begins to count anew.
     #[doc(alias = "commend")]
     pub fn report_success(&self) {
-        let slot = self.held().slot;
-        self.shared.step(|table| table.machine.report_success(slot));
+        let (now, slot) = (clock::now(), self.held().slot);
+        self.shared.step(|table| table.machine.report_success(now, slot));
     }
 
     /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to

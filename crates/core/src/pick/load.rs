@@ -1,51 +1,160 @@
-//! How loaded backends are: who is busy, how long uses take, and how long that is believed.
+//! How loaded backends are: how many of their connections are busy, how often they were picked lately, and how slow and how
+//! unreliable their uses are.
+//!
+//! The load of a backend is the larger of its busy connections and its picks within the last use time. Picks fade out by a
+//! common scale instead of one by one: later picks count more, and everything is divided by the scale when it is read. So the
+//! warm path counts a pick without a clock.
+//!
+//! The use time is the longest of the backends' mean use times. With a shorter one, backends whose uses end at once, because
+//! they fail, would look idle as soon as they are as many as the others, and would be preferred.
 
 use crate::random::Random;
 use std::time::{Duration, Instant};
 
-/// The penalty for a failed use, in typical uses. It does not depend on how long the use hung before it failed.
+/// The penalty for a failed use, in median uses. It does not depend on how long the use hung before it failed.
 const FAILED_USE: f32 = 2.0;
 
-/// The most that slow and failed uses count against a backend, in typical uses.
+/// The most that slow and failed uses count against a backend, in median uses.
 const MAX_EXCESS: f32 = 5.0;
 
-/// Factors that differ by less than this are taken to be equal: the busy connections decide.
+/// Factors within this of each other are taken to be equal: the load decides.
 const ALIKE: f32 = 2.0;
 
-/// How much of the excess is left after a tick: half of it after two.
-const DECAY: f32 = std::f32::consts::FRAC_1_SQRT_2;
+/// So many failed uses in a row make a backend failing.
+const FAILING: u32 = 5;
 
-/// How often the excess decays and the typical use is computed. Both touch every backend, so no claim should pay for them.
-const TICK: Duration = Duration::from_secs(1);
+/// How often excess and penalty decay, and backends are looked for that were not picked for a second. This touches every
+/// backend, so no claim should pay for it.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How much of excess and penalty is left after a tick: half of it after 2 s.
+const DECAY: f32 = 0.917_004_05;
+
+/// Ticks between two computations of the median.
+const MEDIAN_TICKS: u32 = 4;
+
+/// A backend that was not picked for more than so many ticks was not picked for a second.
+const UNPICKED_TICKS: u32 = 4;
+
+/// Above this the scale of picks is brought back to 1.
+const MAX_SCALE: f32 = 1e12;
+
+/// The share of its weight with which a backend begins its slow start.
+const FIRST_SHARE: f32 = 0.1;
 
 /// The load of every backend, by its index.
 #[derive(Debug)]
 pub(crate) struct Loads {
     loads: Vec<Load>,
-    /// The median over the backends that have been used; 0 while none has.
-    typical: u64,
+    /// Backends that were not picked for a second: they are picked next.
+    due: Vec<u32>,
+    /// Weights differ.
+    uneven: bool,
+    /// What a pick counts now.
+    scale: f32,
+    unscale: f32,
+    /// The longest mean use time of a backend, in seconds; 0 while none is known.
+    window: f32,
+    /// Until when picks have faded.
+    faded: Instant,
+    /// The median latency over the backends that have any; 0 while none has.
+    median: u64,
+    slow_start: Option<Duration>,
+    tick: u32,
     next_tick: Instant,
+    /// The tick at which the median was computed.
+    compared: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
     busy: u32,
-    /// Its idle slots are for when nobody else has one.
-    aside: bool,
-    uses: Option<Ewma>,
-    /// How much slower than typical its uses are, and the penalty for failed ones, in typical uses; at most [`MAX_EXCESS`].
-    /// It decays, so that a backend is tried again.
+    /// Picks within the last use time, times the scale.
+    picks: f32,
+    /// The tick of the last pick.
+    picked: u32,
+    /// Its share among the others: its weight, less while it starts slowly.
+    share: f32,
+    /// What a use of it costs, in median uses.
+    factor: f32,
+    /// How much slower than the median its uses are.
     excess: f32,
+    /// What its failed uses count.
+    penalty: f32,
+    /// Uses that failed since one succeeded.
+    failures: u32,
+    /// Its tier is worse than the one that serves.
+    is_worse: bool,
+    weight: f32,
+    /// When its slow start began.
+    started: Option<Instant>,
+    latency: Option<Ewma>,
+    /// How long its connections are lent.
+    use_time: Option<Ewma>,
+}
+
+impl Load {
+    const NEW: Load = Load {
+        busy: 0,
+        picks: 0.0,
+        picked: 0,
+        share: 1.0,
+        factor: 1.0,
+        excess: 0.0,
+        penalty: 0.0,
+        failures: 0,
+        is_worse: false,
+        weight: 1.0,
+        started: None,
+        latency: None,
+        use_time: None,
+    };
+
+    fn is_failing(&self) -> bool {
+        self.failures >= FAILING
+    }
+
+    /// Excess and penalty are capped together, so that they are gone in time.
+    fn weigh(&mut self, excess: f32, penalty: f32) {
+        self.penalty = penalty.min(MAX_EXCESS);
+        self.excess = excess.min(MAX_EXCESS - self.penalty);
+        self.factor = 1.0 + self.excess + self.penalty;
+    }
+
+    /// The part of its weight that it gets by now.
+    fn grow(&mut self, now: Instant, slow_start: Option<Duration>) {
+        let passed = self
+            .started
+            .zip(slow_start)
+            .map(|(started, lasts)| now.saturating_duration_since(started).as_secs_f32() / lasts.as_secs_f32());
+        match passed.filter(|passed| *passed < 1.0) {
+            Some(passed) => self.share = self.weight * passed.max(FIRST_SHARE),
+            None => (self.share, self.started) = (self.weight, None),
+        }
+    }
 }
 
 impl Loads {
-    pub(crate) fn new(now: Instant) -> Loads {
-        Loads { loads: Vec::new(), typical: 0, next_tick: now + TICK }
+    pub(crate) fn new(slow_start: Option<Duration>, now: Instant) -> Loads {
+        Loads {
+            loads: Vec::new(),
+            due: Vec::new(),
+            uneven: false,
+            scale: 1.0,
+            unscale: 1.0,
+            window: 0.0,
+            faded: now,
+            median: 0,
+            slow_start,
+            tick: 0,
+            next_tick: now + TICK,
+            compared: 0,
+        }
     }
 
     /// Makes room for a backend, forgetting the load of whoever had this index before.
     pub(crate) fn add(&mut self, backend: u32) {
-        let load = Load { busy: 0, aside: false, uses: None, excess: 0.0 };
+        let load = Load { picked: self.tick, ..Load::NEW };
         match self.loads.get_mut(backend as usize) {
             Some(place) => *place = load,
             None => self.loads.push(load),
@@ -57,42 +166,110 @@ impl Loads {
         self.loads.len()
     }
 
-    /// Whether idle slots of a backend are for when nobody else has one.
+    /// Whether idle slots of a backend are for when no other backend has one.
     #[inline]
     pub(crate) fn is_aside(&self, backend: u32) -> bool {
-        self.loads[backend as usize].aside
+        let load = &self.loads[backend as usize];
+        load.is_worse || load.is_failing()
     }
 
-    /// Sets that, and returns what it was.
-    pub(crate) fn set_aside(&mut self, backend: u32, aside: bool) -> bool {
-        std::mem::replace(&mut self.loads[backend as usize].aside, aside)
+    /// Whether a backend's tier is worse than the one that serves.
+    #[inline]
+    pub(crate) fn is_worse(&self, backend: u32) -> bool {
+        self.loads[backend as usize].is_worse
+    }
+
+    pub(crate) fn set_worse(&mut self, backend: u32, is_worse: bool) {
+        self.loads[backend as usize].is_worse = is_worse;
+        if is_worse {
+            self.due.retain(|&due| due != backend);
+        }
+    }
+
+    /// Whether its last uses failed, so many in a row that it is only tried once a second.
+    #[inline]
+    pub(crate) fn is_failing(&self, backend: u32) -> bool {
+        self.loads[backend as usize].is_failing()
+    }
+
+    /// Whether its last use failed.
+    #[inline]
+    pub(crate) fn has_failed(&self, backend: u32) -> bool {
+        self.loads[backend as usize].failures > 0
+    }
+
+    /// A backend's weight; 0 counts as a hundredth of 1.
+    pub(crate) fn set_weight(&mut self, now: Instant, backend: u32, weight: u16) {
+        let load = &mut self.loads[backend as usize];
+        load.weight = if weight == 0 { 0.01 } else { f32::from(weight) };
+        load.grow(now, self.slow_start);
+    }
+
+    /// Backends have come, gone, or changed their weight.
+    pub(crate) fn compare(&mut self) {
+        self.uneven = self.loads.iter().any(|load| load.share != self.loads[0].share);
+        self.find_median();
     }
 
     /// Time passes. Told now and then; in between it stands still here.
     #[inline]
     pub(crate) fn pass(&mut self, now: Instant) {
-        if now < self.next_tick {
-            return;
+        let passed = now.saturating_duration_since(self.faded).as_secs_f32();
+        if passed * 8.0 > self.window {
+            self.fade(now, passed);
         }
-        self.tick(now);
+        if now >= self.next_tick {
+            self.tick(now);
+        }
+    }
+
+    /// Picks of the time before count less.
+    fn fade(&mut self, now: Instant, passed: f32) {
+        self.faded = now;
+        if self.window > 0.0 {
+            self.scale *= (passed / self.window).min(40.0).exp();
+        }
+        if self.scale > MAX_SCALE {
+            for load in &mut self.loads {
+                load.picks /= self.scale;
+            }
+            self.scale = 1.0;
+        }
+        self.unscale = 1.0 / self.scale;
     }
 
     #[cold]
     fn tick(&mut self, now: Instant) {
-        let ticks = u32::try_from(now.duration_since(self.next_tick).as_secs() + 1).unwrap_or(u32::MAX);
+        let late = now.duration_since(self.next_tick).as_millis() / TICK.as_millis();
+        let ticks = u32::try_from(late + 1).unwrap_or(u32::MAX);
         self.next_tick += TICK * ticks;
+        self.tick = self.tick.wrapping_add(ticks);
         let left = DECAY.powf(ticks as f32);
         for load in &mut self.loads {
-            load.excess *= left;
+            load.weigh(load.excess * left, load.penalty * left);
+            load.grow(now, self.slow_start);
         }
-        self.find_typical();
+        self.due.clear();
+        for (backend, load) in self.loads.iter().enumerate() {
+            if !load.is_worse && self.tick.wrapping_sub(load.picked) > UNPICKED_TICKS {
+                self.due.push(backend as u32);
+            }
+        }
+        if self.tick.wrapping_sub(self.compared) >= MEDIAN_TICKS {
+            self.compared = self.tick;
+            self.compare();
+        }
     }
 
-    /// Of two backends the faster one is typical.
-    fn find_typical(&mut self) {
-        let mut uses: Vec<u64> = self.loads.iter().filter_map(|load| Some(load.uses?.nanos)).collect();
-        if let Some(last) = uses.len().checked_sub(1) {
-            self.typical = (*uses.select_nth_unstable(last / 2).1).max(1);
+    /// Of two backends the faster one is the median.
+    fn find_median(&mut self) {
+        let mut latencies: Vec<u64> = self.loads.iter().filter_map(|load| Some(load.latency?.nanos)).collect();
+        if let Some(last) = latencies.len().checked_sub(1) {
+            self.median = (*latencies.select_nth_unstable(last / 2).1).max(1);
+        }
+        let longest = self.loads.iter().filter_map(|load| Some(load.use_time?.nanos)).max();
+        if let Some(nanos) = longest {
+            self.window = nanos as f32 / 1e9;
         }
     }
 
@@ -100,6 +277,18 @@ impl Loads {
     #[inline]
     pub(crate) fn begin_use(&mut self, backend: u32) {
         self.loads[backend as usize].busy += 1;
+        self.note_pick(backend);
+    }
+
+    /// A connection of the backend has its next user.
+    #[inline]
+    pub(crate) fn note_pick(&mut self, backend: u32) {
+        let load = &mut self.loads[backend as usize];
+        load.picks += self.scale;
+        load.picked = self.tick;
+        if !self.due.is_empty() {
+            self.due.retain(|&due| due != backend);
+        }
     }
 
     /// A use ended about which nothing is learnt.
@@ -108,75 +297,146 @@ impl Loads {
         self.loads[backend as usize].busy -= 1;
     }
 
-    /// A successful use took this long.
+    /// A connection of the backend was lent for this long.
+    pub(crate) fn note_use_time(&mut self, backend: u32, took: Duration) {
+        Ewma::learn(&mut self.loads[backend as usize].use_time, took);
+        if self.window == 0.0 {
+            self.find_median();
+        }
+    }
+
+    /// A successful use had this latency.
     pub(crate) fn learn(&mut self, now: Instant, backend: u32, took: Duration) {
         self.pass(now);
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let load = &mut self.loads[backend as usize];
-        load.uses.get_or_insert(Ewma { nanos }).add(nanos);
-        if self.typical == 0 {
-            self.find_typical();
+        let nanos = Ewma::learn(&mut self.loads[backend as usize].latency, took);
+        if self.median == 0 {
+            self.find_median();
         }
-        let slower = (nanos as f32 / self.typical as f32 - 1.0).max(0.0);
+        let slower = (nanos as f32 / self.median as f32 - 1.0).max(0.0);
         let load = &mut self.loads[backend as usize];
-        load.excess = (load.excess + (slower - load.excess) / 8.0).min(MAX_EXCESS);
+        load.weigh(load.excess + (slower - load.excess) / 8.0, load.penalty);
     }
 
     /// A use failed.
     pub(crate) fn fail(&mut self, now: Instant, backend: u32) {
         self.pass(now);
         let load = &mut self.loads[backend as usize];
-        load.excess = (load.excess + FAILED_USE).min(MAX_EXCESS);
+        load.failures = load.failures.saturating_add(1);
+        load.weigh(load.excess, load.penalty + FAILED_USE);
     }
 
-    /// What was learnt of a backend is forgotten: it is not what it was.
+    /// A use succeeded.
+    pub(crate) fn succeed(&mut self, backend: u32) {
+        self.loads[backend as usize].failures = 0;
+    }
+
+    /// What was learnt of a backend is forgotten: it is not what it was. That its uses failed in a row is for a use to disprove.
     pub(crate) fn begin_anew(&mut self, backend: u32) {
+        // It is to get its share from now on, and not what it has missed.
+        let lately = |load: &&Load| self.tick.wrapping_sub(load.picked) <= UNPICKED_TICKS;
+        let (picks, shares) = self
+            .loads
+            .iter()
+            .filter(lately)
+            .fold((0.0, 0.0), |(picks, shares), load| (picks + load.picks, shares + load.share));
         let load = &mut self.loads[backend as usize];
-        (load.uses, load.excess) = (None, 0.0);
+        let was_used = load.latency.take().is_some() | load.use_time.take().is_some();
+        load.weigh(0.0, 0.0);
+        load.picked = self.tick;
+        load.picks = if shares > 0.0 { load.share * picks / shares } else { 0.0 };
+        if was_used {
+            self.compare();
+        }
     }
 
-    /// How long uses of this backend have taken lately.
+    /// A backend is new, or is back: its share grows from now on, where that is asked for.
+    pub(crate) fn start_slowly(&mut self, now: Instant, backend: u32) {
+        if self.slow_start.is_some() {
+            let load = &mut self.loads[backend as usize];
+            load.started = Some(now);
+            load.grow(now, self.slow_start);
+            self.compare();
+        }
+    }
+
+    /// Whether backends were not picked for a second.
+    #[inline]
+    pub(crate) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The one of them that is to be picked next, of those that can be.
+    pub(crate) fn take_due(&mut self, can_be: impl Fn(u32) -> bool) -> Option<u32> {
+        loop {
+            let due = *self.due.last()?;
+            if can_be(due) {
+                return Some(due);
+            }
+            self.due.pop();
+        }
+    }
+
+    pub(crate) fn is_due(&self, backend: u32) -> bool {
+        self.due.contains(&backend)
+    }
+
+    /// The latency of this backend.
     pub(crate) fn typical_use(&self, backend: u32) -> Option<Duration> {
-        self.loads[backend as usize].uses.map(|uses| Duration::from_nanos(uses.nanos))
+        self.loads[backend as usize].latency.map(|latency| Duration::from_nanos(latency.nanos))
     }
 
-    /// The less loaded of two random ones of several backends.
+    /// The less loaded of two of several backends, drawn by weight.
     #[inline]
     pub(crate) fn less_loaded(&self, several: &[u32], random: &mut Random) -> u32 {
-        let (first, second) = random.two_below(several.len());
-        let (one, other) = (several[first], several[second]);
-        let (factor_of_one, factor_of_other) = (self.factor(one), self.factor(other));
-        let busy = |backend: u32| self.loads[backend as usize].busy;
+        let (first, second) =
+            if self.uneven { self.two_by_weight(several, random) } else { random.two_below(several.len()) };
+        let (one, other) = (&self.loads[several[first] as usize], &self.loads[several[second] as usize]);
+        let (mut load_of_one, mut load_of_other) = (self.load(one), self.load(other));
         // Of equals each gets its share: that one was a little faster lately is no reason to leave the other without any.
-        let is_less = if factor_of_one <= ALIKE * factor_of_other && factor_of_other <= ALIKE * factor_of_one {
-            busy(other) < busy(one)
-        } else {
-            self.score(other) < self.score(one)
+        if one.factor > ALIKE * other.factor || other.factor > ALIKE * one.factor {
+            load_of_one = (load_of_one + 1.0) * one.factor;
+            load_of_other = (load_of_other + 1.0) * other.factor;
+        }
+        let is_less = load_of_other * one.share < load_of_one * other.share;
+        several[if is_less { second } else { first }]
+    }
+
+    /// Two different places of `several`, drawn by weight.
+    #[cold]
+    fn two_by_weight(&self, several: &[u32], random: &mut Random) -> (usize, usize) {
+        let share = |place: usize| self.loads[several[place] as usize].share;
+        let mut draw = |without: Option<usize>| {
+            let places = || (0..several.len()).filter(|&place| Some(place) != without);
+            let mut left = random.fraction() as f32 * places().map(share).sum::<f32>();
+            let drawn = places().find(|&place| {
+                left -= share(place);
+                left < 0.0
+            });
+            drawn.or_else(|| places().next_back()).unwrap_or(0)
         };
-        if is_less { other } else { one }
+        let first = draw(None);
+        (first, draw(Some(first)))
     }
 
     #[inline]
-    fn score(&self, backend: u32) -> f32 {
-        self.factor(backend) * (self.loads[backend as usize].busy + 1) as f32
-    }
-
-    /// What a use of it costs, compared to a typical one.
-    #[inline]
-    fn factor(&self, backend: u32) -> f32 {
-        1.0 + self.loads[backend as usize].excess
+    fn load(&self, load: &Load) -> f32 {
+        (load.picks * self.unscale).max(load.busy as f32)
     }
 }
 
-/// A moving mean that gives the latest use an eighth.
-#[derive(Clone, Copy, Debug, Default)]
+/// A moving mean that gives the latest value an eighth.
+#[derive(Clone, Copy, Debug)]
 struct Ewma {
     nanos: u64,
 }
 
 impl Ewma {
-    fn add(&mut self, nanos: u64) {
-        self.nanos = self.nanos - self.nanos / 8 + nanos / 8;
+    /// Adds a value, and returns it in nanoseconds.
+    fn learn(mean: &mut Option<Ewma>, took: Duration) -> u64 {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let mean = mean.get_or_insert(Ewma { nanos });
+        mean.nanos = mean.nanos - mean.nanos / 8 + nanos / 8;
+        nanos
     }
 }
 
@@ -185,9 +445,11 @@ impl Ewma {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn loads(backends: u32) -> (Loads, Instant) {
         let now = Instant::now();
-        let mut loads = Loads::new(now);
+        let mut loads = Loads::new(None, now);
         (0..backends).for_each(|backend| loads.add(backend));
         (loads, now)
     }
@@ -219,9 +481,9 @@ mod tests {
             for (backend, micros) in [(0, 100), (1, 1_000), (2, 1_000)] {
                 loads.learn(now, backend, Duration::from_micros(micros));
             }
-            loads.pass(now + TICK);
+            loads.pass(now + SECOND);
         }
-        assert_eq!((loads.typical, loads.loads[0].uses.unwrap().nanos), (1_000_000, 100_000));
+        assert_eq!((loads.median, loads.loads[0].latency.unwrap().nanos), (1_000_000, 100_000));
         let chosen = chosen(&loads, &[0, 1, 2]);
         assert!(chosen.iter().all(|count| (850..1_150).contains(count)), "{chosen:?}");
     }
@@ -233,7 +495,7 @@ mod tests {
             loads.fail(now, 0);
             loads.learn(now, 1, Duration::from_millis(1));
         }
-        assert_eq!(loads.factor(0), 1.0 + MAX_EXCESS);
+        assert_eq!(loads.loads[0].factor, 1.0 + MAX_EXCESS);
         assert_eq!(chosen(&loads, &[0, 1]), [0, 3_000, 0]);
         loads.pass(now + Duration::from_secs(5));
         let again = chosen(&loads, &[0, 1]);
@@ -247,10 +509,10 @@ mod tests {
         loads.learn(now, 0, quick);
         loads.learn(now, 1, quick);
         loads.fail(now, 0);
-        assert_eq!((loads.typical_use(0), loads.factor(0)), (Some(quick), 1.0 + FAILED_USE));
+        assert_eq!((loads.typical_use(0), loads.loads[0].factor), (Some(quick), 1.0 + FAILED_USE));
         loads.fail(now, 0);
         loads.begin_anew(0);
-        assert_eq!((loads.typical_use(0), loads.factor(0)), (None, 1.0), "as one that was never used");
+        assert_eq!((loads.typical_use(0), loads.loads[0].factor), (None, 1.0), "as one that was never used");
     }
 
     #[test]
@@ -261,9 +523,9 @@ mod tests {
         for _ in 0..100 {
             loads.learn(now, 0, quick * 1_000);
         }
-        assert_eq!(loads.factor(0), 1.0 + MAX_EXCESS);
-        loads.pass(now + TICK * 4);
-        loads.learn(now + TICK * 4, 0, quick);
+        assert_eq!(loads.loads[0].factor, 1.0 + MAX_EXCESS);
+        loads.pass(now + SECOND * 4);
+        loads.learn(now + SECOND * 4, 0, quick);
         let expected = MAX_EXCESS / 4.0 * 7.0 / 8.0;
         assert!((loads.loads[0].excess - expected).abs() < 0.001, "{} is not {expected}", loads.loads[0].excess);
     }
@@ -278,11 +540,11 @@ mod tests {
                 loads.pass(last + Duration::from_millis(passed));
                 let after = |millis: u64| MAX_EXCESS * 0.5_f32.powf(millis as f32 / 2_000.0);
                 let (least, most) = (after(passed + 1_000) * 0.999, after(passed.saturating_sub(1_000)) * 1.001);
-                let excess = loads.loads[0].excess;
+                let excess = loads.loads[0].excess + loads.loads[0].penalty;
                 assert!((least..=most).contains(&excess), "{excess} after {passed} ms");
             }
             loads.pass(last + Duration::from_secs(100_000_000));
-            assert_eq!(loads.factor(0), 1.0);
+            assert_eq!(loads.loads[0].factor, 1.0);
         }
     }
 
@@ -292,9 +554,115 @@ mod tests {
         for _ in 0..100 {
             loads.learn(now, 1, Duration::from_millis(10));
             loads.learn(now, 2, Duration::from_millis(1));
-            loads.pass(now + TICK);
+            loads.pass(now + SECOND);
         }
-        assert_eq!(loads.typical, 1_000_000);
-        assert!(loads.factor(1) > 1.0 + MAX_EXCESS * 0.9 && loads.factor(2) < 1.1);
+        assert_eq!(loads.median, 1_000_000);
+        assert!(loads.loads[1].factor > 1.0 + MAX_EXCESS * 0.9 && loads.loads[2].factor < 1.1);
+    }
+
+    /// How often each backend is picked when claims come this often and uses take so long.
+    fn picked(loads: &mut Loads, start: Instant, every: Duration, takes: &[Duration], claims: u32) -> Vec<u32> {
+        let several: Vec<u32> = (0..takes.len() as u32).collect();
+        let (mut random, mut counts, mut lent) = (Random::new(1), vec![0; takes.len()], Vec::<(Instant, u32)>::new());
+        for claim in 0..claims {
+            let now = start + every * claim;
+            // One use in five is timed, all others end without a look at the clock.
+            lent.retain(|&(ends, backend)| {
+                if ends <= now {
+                    loads.end_use(backend);
+                    if random.chance(0.2) {
+                        loads.note_use_time(backend, takes[backend as usize]);
+                    }
+                }
+                ends > now
+            });
+            if claim % 16 == 0 {
+                loads.pass(now);
+            }
+            let backend = loads.less_loaded(&several, &mut random);
+            loads.begin_use(backend);
+            lent.push((now + takes[backend as usize], backend));
+            counts[backend as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn backends_whose_uses_end_at_once_are_not_preferred() {
+        for at_once in 1..4 {
+            for every in [100, 1_000, 5_000, 50_000].map(Duration::from_micros) {
+                let (mut loads, now) = loads(4);
+                let mut takes = [Duration::from_millis(10); 4];
+                takes[..at_once].fill(Duration::ZERO);
+                let counts = picked(&mut loads, now, every, &takes, 8_000);
+                assert!(
+                    counts.iter().all(|count| (1_800..2_200).contains(count)),
+                    "{counts:?}, a claim every {every:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn picks_are_shared_by_weight() {
+        for every in [100, 5_000, 50_000].map(Duration::from_micros) {
+            let (mut loads, now) = loads(3);
+            for (backend, weight) in [(0, 1), (1, 3), (2, 6)] {
+                loads.set_weight(now, backend, weight);
+            }
+            loads.compare();
+            let counts = picked(&mut loads, now, every, &[Duration::from_millis(10); 3], 10_000);
+            for (count, weight) in counts.iter().zip([1, 3, 6]) {
+                assert!((900 * weight..1_150 * weight).contains(count), "{counts:?}, a claim every {every:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn backend_that_was_not_picked_for_a_second_is_due_until_it_is_picked() {
+        let (mut loads, now) = loads(3);
+        loads.set_worse(2, true);
+        for passed in (0..=1_000).step_by(10) {
+            loads.pass(now + Duration::from_millis(passed));
+            loads.begin_use(1);
+            assert!(!loads.has_due(), "after {passed} ms");
+        }
+        loads.pass(now + Duration::from_millis(1_250));
+        assert!(loads.is_due(0) && !loads.is_due(1) && !loads.is_due(2));
+        assert_eq!(loads.take_due(|backend| backend != 0), None, "it has no idle connection");
+        loads.pass(now + Duration::from_millis(1_500));
+        assert_eq!(loads.take_due(|_| true), Some(0));
+        loads.begin_use(0);
+        assert!(!loads.has_due());
+    }
+
+    #[test]
+    fn share_of_a_new_backend_grows_over_the_slow_start() {
+        let now = Instant::now();
+        let mut loads = Loads::new(Some(SECOND * 10), now);
+        (0..2).for_each(|backend| loads.add(backend));
+        loads.start_slowly(now, 1);
+        for (passed, expected) in [(0, 0.1), (5, 0.5), (9, 0.9), (11, 1.0)] {
+            loads.pass(now + SECOND * passed);
+            let share = loads.loads[1].share;
+            assert!((share - expected).abs() < 0.05, "{share} after {passed} s");
+        }
+        loads.pass(now + SECOND * 12);
+        assert!(!loads.uneven && loads.loads[1].started.is_none());
+    }
+
+    #[test]
+    fn five_failed_uses_in_a_row_make_a_backend_failing_until_a_use_succeeds() {
+        let (mut loads, now) = loads(1);
+        for _ in 0..3 {
+            (0..4).for_each(|_| loads.fail(now, 0));
+            assert!(!loads.is_failing(0));
+            loads.succeed(0);
+        }
+        (0..5).for_each(|_| loads.fail(now, 0));
+        loads.begin_anew(0);
+        assert!(loads.is_failing(0) && loads.is_aside(0), "a new connection proves nothing");
+        loads.succeed(0);
+        assert!(!loads.is_aside(0));
     }
 }

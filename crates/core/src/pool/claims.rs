@@ -1,6 +1,7 @@
 //! Claims: asking, waiting, being served, coming back.
 
 use super::membership::Record;
+use super::warm::TIMED_USES;
 use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::backend::Backend;
 use crate::backends::Doubt;
@@ -87,21 +88,39 @@ impl Machine {
     /// successful use.
     pub fn report_failure(&mut self, now: Instant, slot: SlotRef) {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
-        let State::Busy { report: report @ (Report::None | Report::Neutral), .. } = &mut found.state else { return };
+        let State::Busy { report: report @ (Report::None | Report::Success | Report::Neutral), .. } = &mut found.state
+        else {
+            return;
+        };
         *report = Report::Failure;
         let backend = found.backend;
-        self.picker.loads.fail(now, backend);
+        self.picker.fail(now, backend);
         if self.count_failure(now, backend) {
             self.leave_out(now, backend);
         }
     }
 
     /// The user of a connection reports a successful use of its backend, whatever becomes of the connection.
-    pub fn report_success(&mut self, slot: SlotRef) {
-        if let Some(Slot { backend, state: State::Busy { report: Report::None, .. }, .. }) = self.current(slot) {
+    pub fn report_success(&mut self, now: Instant, slot: SlotRef) {
+        if let Some(Slot { backend, state: State::Busy { report, .. }, .. }) = self.current(slot)
+            && report.allows_success()
+        {
             let backend = *backend;
-            self.backends.get_mut(backend).forgive();
+            self.succeed(now, backend);
         }
+    }
+
+    /// The user of a connection reports a successful use of its backend, and its latency if that is known: the length of this use
+    /// says nothing about the backend. The first report counts.
+    pub fn report_success_in(&mut self, now: Instant, slot: SlotRef, latency: Option<Duration>) {
+        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
+        let State::Busy { report: report @ Report::None, .. } = &mut found.state else { return };
+        *report = Report::Success;
+        let backend = found.backend;
+        if let Some(latency) = latency {
+            self.picker.loads.learn(now, backend, latency);
+        }
+        self.succeed(now, backend);
     }
 
     /// The user of a connection reports that this use is no evidence for or against the backend: no latency sample, and no effect on
@@ -111,14 +130,6 @@ impl Machine {
         if let State::Busy { report: report @ Report::None, .. } = &mut found.state {
             *report = Report::Neutral;
         }
-    }
-
-    /// The response has begun: the time until now is the latency of this use, whatever its user does with the connection next.
-    pub fn note_response(&mut self, now: Instant, slot: SlotRef) {
-        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
-        let State::Busy { since, timed: timed @ true, report: Report::None, .. } = &mut found.state else { return };
-        *timed = false;
-        self.picker.loads.learn(now, found.backend, now.saturating_duration_since(*since));
     }
 
     /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
@@ -139,13 +150,18 @@ impl Machine {
             }
         };
         // A good use forgives what went wrong before.
-        let life = if outcome == Outcome::Open && report == Report::None { Life { failures: 0, ..life } } else { life };
+        let life =
+            if outcome == Outcome::Open && report.allows_success() { Life { failures: 0, ..life } } else { life };
         self.picker.loads.end_use(backend);
         match outcome {
-            Outcome::Open | Outcome::Detached if timed && report == Report::None => {
-                self.picker.loads.learn(now, backend, now.saturating_duration_since(since));
+            Outcome::Open | Outcome::Detached if timed && report.allows_success() => {
+                let took = now.saturating_duration_since(since);
+                self.picker.loads.note_use_time(backend, took);
+                if report == Report::None && self.options.learn_latency {
+                    self.picker.loads.learn(now, backend, took);
+                }
             }
-            Outcome::Failed if report != Report::Failure => self.picker.loads.fail(now, backend),
+            Outcome::Failed if report != Report::Failure => self.picker.fail(now, backend),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open
             | Outcome::Failed
@@ -158,10 +174,10 @@ impl Machine {
         let checks = (recycles || self.must_validate(now, life)) && !self.must_close(index);
         match outcome {
             // The connection has proved itself, the backend has not.
-            Outcome::Open if report != Report::None => self.forget_setback(index, life),
+            Outcome::Open if !report.allows_success() => self.forget_setback(index, life),
             // Whether this was a successful use is for the check to show.
             Outcome::Open if checks => {}
-            Outcome::Open => self.backends.get_mut(backend).forgive(),
+            Outcome::Open => self.succeed(now, backend),
             Outcome::Ended | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {}
         }
         match outcome {
@@ -201,7 +217,9 @@ impl Machine {
         if self.serve_first(now, index, life) {
             return;
         }
-        self.waiters.note_idle();
+        if !self.is_withheld(self.slots[index as usize].backend) {
+            self.waiters.note_idle();
+        }
         self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
         self.picker.rest(index, self.slots[index as usize].backend);
         self.expect_settling(now);
@@ -215,7 +233,9 @@ impl Machine {
         if self.serve_first(now, index, life) {
             return;
         }
-        self.waiters.note_idle();
+        if !self.is_withheld(self.slots[index as usize].backend) {
+            self.waiters.note_idle();
+        }
         self.enter(index, State::Idle { life, last_used, looked_at: now, idleness: Idleness::Using });
         self.picker.rest_last(index, self.slots[index as usize].backend);
         self.attend_idle(index);
@@ -224,6 +244,14 @@ impl Machine {
     pub(super) fn expire_waiters(&mut self, now: Instant) {
         for (waiter, ahead) in self.waiters.serve_expired(now) {
             self.refuse(waiter, self.expired(ahead));
+        }
+    }
+
+    /// A use of the backend succeeded: what failed before was not in a row.
+    pub(super) fn succeed(&mut self, now: Instant, backend: u32) {
+        self.backends.get_mut(backend).forgive();
+        if self.picker.succeed(backend) {
+            self.serve_choosy(now);
         }
     }
 
@@ -269,8 +297,9 @@ impl Machine {
             None => self.counters.claims += 1,
         }
         let life = Life { uses: life.uses + 1, ..life };
-        let timed = self.options.learn_latency;
-        let slot = self.enter(index, State::Busy { life, since: now, timed, unwanted: false, report: Report::None });
+        self.time_at = self.arrivals + 1 + self.random.below(2 * TIMED_USES as usize) as u64;
+        let slot =
+            self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false, report: Report::None });
         self.picker.loads.begin_use(self.slots[index as usize].backend);
         if let Some(leak_after) = self.options.leak_after {
             self.set_timer(now + leak_after, slot);
@@ -287,7 +316,7 @@ impl Machine {
         let waiter = self.waiters.join(now, place, deadline);
         self.due(deadline);
         self.expect_failure(place.since);
-        if self.picker.has_idle() {
+        if self.picker.has_idle() && !self.withholds_idle() {
             self.waiters.note_idle();
         }
         if let Some(Avoid { until, .. }) = place.avoid.filter(|avoid| avoid.until > now) {
@@ -326,6 +355,9 @@ impl Machine {
 
     /// Nearly always the first in line; only those who avoid this very backend let others go ahead.
     fn first_who_takes(&self, now: Instant, backend: u32) -> Option<(WaiterId, Place)> {
+        if self.is_withheld(backend) {
+            return None;
+        }
         self.waiters.in_line().find(|(_, place)| self.avoids(now, *place) != Some(backend))
     }
 
@@ -343,7 +375,8 @@ impl Machine {
         (until > now && self.another_can_serve(backend)).then_some(backend)
     }
 
-    /// Whether a backend other than this one has a connection that will be lent again, or is about to have one.
+    /// Whether a backend other than this one has a connection that will be lent again, or is about to have one, and is not
+    /// failing.
     fn another_can_serve(&self, avoided: u32) -> bool {
         let has_room = self.counts.total() < self.options.maximum;
         let lends = |&slot: &u32| match self.slots[slot as usize].state {
@@ -361,7 +394,8 @@ impl Machine {
                 record.health.doubt() == Some(Doubt::None) && (has_room || record.counts.of(Phase::Connecting) > 0);
             !self.is_out(other) && (is_about_to || record.slots.iter().any(lends))
         };
-        self.backends.order().iter().any(|&other| other != avoided && can_serve(other, self.backends.get(other)))
+        let others = self.backends.order().iter().filter(|&&other| other != avoided && !self.picker.is_failing(other));
+        others.into_iter().any(|&other| can_serve(other, self.backends.get(other)))
     }
 
     /// Controlled delay: a standing line is kept short, a burst is let through.
@@ -376,16 +410,27 @@ impl Machine {
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
         self.picker.loads.pass(now);
-        match self.avoids(now, place) {
+        let index = match self.avoids(now, place) {
             Some(avoided) => self.picker.choose_avoiding(avoided, &mut self.random),
             None => self.picker.choose(&mut self.random),
-        }
+        };
+        index.filter(|&index| !self.is_withheld(self.slots[index as usize].backend))
     }
 
-    /// Those who avoid a backend may stand in line while something of it is idle. When no other can serve any more, or they
-    /// have waited long enough for one, they take it.
+    /// Uses of a failing backend would end at once and take claim after claim: while another can serve, it gets one use a second.
+    fn is_withheld(&self, backend: u32) -> bool {
+        self.picker.is_failing(backend) && !self.picker.loads.is_due(backend) && self.another_can_serve(backend)
+    }
+
+    /// Nothing is idle but what is withheld.
+    fn withholds_idle(&self) -> bool {
+        self.picker.only_failing().is_some_and(|mut failing| failing.all(|backend| self.is_withheld(backend)))
+    }
+
+    /// Those who avoid a backend may stand in line while something of it is idle, and all do beside what is withheld. When no
+    /// other can serve any more, or they have waited long enough for one, they take it.
     pub(super) fn serve_choosy(&mut self, now: Instant) {
-        if self.waiters.len() == 0 || !self.picker.has_idle() || self.is_closed() {
+        if self.waiters.len() == 0 || !self.picker.has_idle() || self.is_closed() || self.withholds_idle() {
             return;
         }
         let choosy: Vec<(WaiterId, Place)> = self.waiters.in_line().collect();

@@ -66,6 +66,10 @@ impl Machine {
             self.backends.schedule_checks(now, &diff.added, schedule, &mut self.random);
         }
         if !diff.is_empty() {
+            for &index in self.backends.order() {
+                self.picker.loads.set_weight(now, index, self.backends.get(index).backend.weight());
+            }
+            self.picker.loads.compare();
             self.plan_soon();
             self.arrange_decoherence(now);
         }
@@ -157,6 +161,9 @@ impl Machine {
         if working == 0 || before.doubt() != Some(Doubt::None) {
             // How long uses took, and that they failed, was before it went.
             self.picker.loads.begin_anew(index);
+        }
+        if working == 0 && !(before.has_worked() && before.doubt() == Some(Doubt::None)) {
+            self.picker.loads.start_slowly(now, index);
         }
         let rest = before.rest().filter(|rest| working < rest.most);
         // With the first connection its tier may serve.

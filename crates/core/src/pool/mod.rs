@@ -86,6 +86,8 @@ pub struct Machine {
     picker: Picker,
     waiters: Waiters,
     arrivals: u64,
+    /// The next arrival whose use is timed.
+    time_at: u64,
     filter: LowPass,
     timers: Timers<SlotRef>,
     /// The latest time it was told; good enough where a few hundred milliseconds do not matter.
@@ -144,9 +146,10 @@ impl Machine {
             counts: Counts::default(),
             draining: Counts::default(),
             backends: Backends::default(),
-            picker: Picker::new(options.pick, now),
+            picker: Picker::new(options.pick, options.slow_start, now),
             waiters: Waiters::new(),
             arrivals: 0,
+            time_at: 0,
             filter: LowPass::new(),
             timers: Timers::new(),
             latest: now,

@@ -53,8 +53,12 @@ pub struct Options {
     pub leak_after: Option<Duration>,
     /// Which idle connection a claim gets. Default [`Pick::LeastLoaded`].
     pub pick: Pick,
-    /// Whether the length of uses counts as the latency of a backend. Default true.
+    /// Whether the length of uses counts as the latency of a backend. Latency that is
+    /// [reported](super::Machine::report_success_in) counts all the same. Default true.
     pub learn_latency: bool,
+    /// A new or recovered backend begins with a tenth of its share, which grows to the whole over this time. With
+    /// [`Pick::LeastLoaded`] only. Default none: it gets its share at once.
+    pub slow_start: Option<Duration>,
     /// Connects under way to one backend at a time. Default 4.
     pub connecting_per_backend: usize,
     /// How often the preference order is disturbed, so that many clients do not drift onto the same backends; at least a
@@ -84,6 +88,7 @@ impl Default for Options {
             leak_after: None,
             pick: Pick::default(),
             learn_latency: true,
+            slow_start: None,
             connecting_per_backend: 4,
             decoherence: Duration::from_secs(60),
         }
@@ -112,6 +117,7 @@ impl Options {
         sane("decoherence", Some(self.decoherence))?;
         recurring("decoherence", Some(self.decoherence))?;
         sane("target_delay", self.target_delay)?;
+        sane("slow_start", self.slow_start)?;
         sane("leak_after", self.leak_after)?;
         if let Some(Err(problem)) = self.ejection.as_ref().map(Ejection::validate) {
             return Err(OptionsError::new("ejection", problem));

@@ -24,6 +24,7 @@ impl Machine {
     /// those that are back keep what is still lent of them.
     pub(super) fn rotate(&mut self, now: Instant) {
         for index in self.backends.end_ejections(now) {
+            self.picker.loads.start_slowly(now, index);
             self.keep_lent(index);
         }
         if let Some(until) = self.backends.next_reinstatement() {
@@ -65,7 +66,10 @@ impl Machine {
         let Some(schedule) = self.options.health_check.as_ref().filter(|_| !self.is_closed()) else { return };
         let changed = self.backends.record_check(now, check, passed, schedule, &mut self.random);
         self.attention = true;
-        if changed.is_some() {
+        if let Some(index) = changed {
+            if passed {
+                self.picker.loads.start_slowly(now, index);
+            }
             self.rotate(now);
             self.plan_soon();
         }

@@ -78,8 +78,8 @@ impl Machine {
         match aside {
             Aside::Check => self.take_back(now, slot.index, life, last_used),
             Aside::AfterUse { report } => {
-                if report == Report::None {
-                    self.backends.get_mut(backend).forgive();
+                if report.allows_success() {
+                    self.succeed(now, backend);
                 }
                 self.offer(now, slot.index, life);
             }
@@ -91,8 +91,8 @@ impl Machine {
     fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside) -> (Then, bool) {
         let backend = self.slots[index as usize].backend;
         let ejected = match aside {
-            Aside::AfterUse { report: Report::None | Report::Neutral } => {
-                self.picker.loads.fail(now, backend);
+            Aside::AfterUse { report: Report::None | Report::Success | Report::Neutral } => {
+                self.picker.fail(now, backend);
                 self.count_failure(now, backend)
             }
             Aside::AfterUse { report: Report::Failure } | Aside::Check => false,

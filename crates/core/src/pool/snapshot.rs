@@ -57,8 +57,11 @@ pub struct BackendSnapshot {
     pub ejected_until: Option<Instant>,
     /// When it is tried again, if nothing works and nothing is under way.
     pub next_attempt: Option<Instant>,
-    /// How long uses have taken lately, if there were any.
+    /// The latency of its uses lately, if there were any.
     pub typical_use: Option<Duration>,
+    /// Its last 5 uses failed: with [`Pick::LeastLoaded`](crate::pick::Pick::LeastLoaded) it gets one use a second while another
+    /// can serve.
+    pub failing: bool,
 }
 
 /// Something lent.
@@ -140,6 +143,7 @@ impl Machine {
             ejected_until: record.uses.ejected_until(),
             next_attempt: self.next_attempt(record),
             typical_use: self.picker.loads.typical_use(index),
+            failing: self.picker.is_failing(index),
         }
     }
 }

@@ -90,7 +90,7 @@ impl Machine {
         for (place, &index) in order.iter().enumerate() {
             let priority = have[place].priority;
             let is_worse = serving.is_some_and(|serving| priority > serving.priority);
-            self.picker.set_aside(index, is_worse);
+            self.picker.set_worse(index, is_worse);
             self.take_turns |= serving.is_some_and(|serving| priority < serving.priority) && want[place] == 0;
             if is_worse && serving.is_some_and(|serving| serving.standing == Standing::Trusted) {
                 self.backends.forgive(index);

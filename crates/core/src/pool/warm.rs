@@ -10,7 +10,7 @@ use crate::slot::{Life, Phase, Report, SlotRef, State};
 use crate::waiters::WaiterId;
 
 /// One in so many uses takes the long way, to learn how long uses take.
-const TIMED_USES: u64 = 16;
+pub(super) const TIMED_USES: u64 = 16;
 
 impl Machine {
     /// Lends a warm connection, or declines: then [`Machine::claim`] is to be asked.
@@ -25,11 +25,11 @@ impl Machine {
         if load.min(self.options.maximum) > self.planned || self.sample_at.is_none() {
             return None;
         }
-        if self.options.learn_latency && self.picker.is_curious() && (self.arrivals + 1).is_multiple_of(TIMED_USES) {
+        if self.arrivals >= self.time_at && self.picker.is_curious() {
             return None;
         }
         let index = self.picker.choose(&mut self.random)?;
-        if self.picker.has_settled(index) {
+        if self.picker.has_settled(index) || self.picker.is_failing(self.slots[index as usize].backend) {
             return None;
         }
         self.arrivals += 1;
@@ -54,11 +54,13 @@ impl Machine {
         let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else {
             return Returned::Declined;
         };
-        let State::Busy { life, timed: false, unwanted: false, report: Report::None, .. } = found.state else {
+        let State::Busy { life, timed: false, unwanted: false, report, .. } = found.state else {
             return Returned::Declined;
         };
         let record = self.backends.get_mut(found.backend);
         if found.recycles
+            || !report.allows_success()
+            || self.picker.is_failing(found.backend)
             || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)
             || self.options.max_uses.is_some_and(|most| life.uses >= most)
@@ -67,8 +69,7 @@ impl Machine {
             return Returned::Declined;
         }
         if self.waiters.len() > 0 {
-            let learns = self.options.learn_latency && self.picker.is_curious();
-            let is_timed = learns && found.epoch.is_multiple_of(TIMED_USES);
+            let is_timed = self.picker.is_curious() && found.epoch.is_multiple_of(TIMED_USES);
             if is_timed || self.options.target_delay.is_some() || self.options.leak_after.is_some() {
                 return Returned::Declined;
             }
@@ -80,6 +81,8 @@ impl Machine {
             self.counters.claims += 1;
             self.counters.waited += 1;
             record.forgive();
+            self.picker.loads.succeed(found.backend);
+            self.picker.loads.note_pick(found.backend);
             let life = Life { uses: life.uses + 1, failures: 0, ..life };
             found.state = State::Busy { life, since: self.latest, timed: false, unwanted: false, report: Report::None };
             found.epoch += 1;
@@ -96,6 +99,7 @@ impl Machine {
         found.state = State::Idle { life, last_used: at, looked_at: at, idleness: Idleness::Using };
         found.epoch += 1;
         self.picker.loads.end_use(found.backend);
+        self.picker.loads.succeed(found.backend);
         self.picker.rest(slot.index, found.backend);
         Returned::Rests
     }

@@ -460,13 +460,13 @@ fn failed_use_is_a_penalty_when_latency_is_not_learned() {
 }
 
 #[test]
-fn latency_is_the_time_until_the_response_begins() {
+fn first_reported_latency_counts_and_the_length_of_the_use_does_not() {
     let mut stage = Stage::connected(options(1, 1), &[1]);
     let slot = stage.take();
     stage.pass(ms(10));
-    stage.machine.note_response(stage.now, slot);
+    stage.machine.report_success_in(stage.now, slot, Some(ms(10)));
     stage.pass(ms(30_000));
-    stage.machine.note_response(stage.now, slot);
+    stage.machine.report_success_in(stage.now, slot, Some(ms(30_010)));
     stage.release(slot, Outcome::Discarded);
     assert_eq!(stage.machine.snapshot().backends[0].typical_use, Some(ms(10)));
 }
@@ -617,7 +617,7 @@ fn reported_success_starts_the_count_again_though_the_connection_is_not_kept() {
             }
             match round % 4 {
                 0 => stage.machine.report_failure(stage.now, slot),
-                _ if succeeds => stage.machine.report_success(slot),
+                _ if succeeds => stage.machine.report_success(stage.now, slot),
                 _ => {}
             }
             stage.machine.release(stage.now, slot, Outcome::Discarded);

@@ -20,13 +20,8 @@ impl Answer {
     /// Of a connection that is done with it already this is just the body: the connection goes back now.
     pub(super) fn new(coming: Coming, claim: Claim<Connector>) -> Answer {
         let mut answer = Answer { coming, claim: Some(claim) };
-        if !answer.release() {
-            if answer.coming.is_end_stream() {
-                answer.finish();
-            } else if let Some(claim) = &answer.claim {
-                // How long the body takes depends on its reader, and an event stream may never end.
-                claim.note_response();
-            }
+        if !answer.release() && answer.coming.is_end_stream() {
+            answer.finish();
         }
         answer
     }

@@ -13,6 +13,7 @@ use crate::agent::error::{Error, Step};
 use crate::agent::evidence::Evidence;
 use crate::agent::upgraded::Upgraded;
 use crate::cause::Chain;
+use crate::clock;
 use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -36,6 +37,7 @@ pub(crate) enum Lost {
 
 /// What is remembered of a request while its answer is waited for.
 pub(crate) struct Sent {
+    began: Instant,
     connects: bool,
     pace: Option<Arc<Pace>>,
 }
@@ -51,6 +53,13 @@ pub(crate) enum Settled {
 }
 
 impl Sent {
+    /// Reports a successful use. Its latency is the time to the response head: how long the body takes depends on its reader, and
+    /// an event stream may never end. How long the request took to send depends on its sender.
+    fn report_head(&self, claim: &Claim<Connector>) {
+        let now = clock::now();
+        claim.report_head(now, self.pace.is_none().then(|| now.saturating_duration_since(self.began)));
+    }
+
     pub(crate) fn pace(&self) -> Option<&Pace> {
         self.pace.as_deref()
     }
@@ -74,7 +83,7 @@ pub(crate) fn send(
     let connects = *request.method() == Method::CONNECT;
     claim.note_use(now);
     let (promise, pace) = claim.promise(request, may);
-    (promise, Sent { connects, pace })
+    (promise, Sent { began: now, connects, pace })
 }
 
 /// Who is to blame, and what is to be done with the connection, now that it is known what came.
@@ -90,7 +99,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
     };
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS || sent.connects && status.is_success() {
-        claim.note_response();
+        sent.report_head(&claim);
         return Settled::Upgrades(claim, response);
     }
     // It was said before the request had arrived, and will not be said of the next.
@@ -99,11 +108,11 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
         claim.discard();
         return Settled::Lost(Lost::Unanswered(late));
     }
-    if let Some(pace) = sent.pace {
-        claim.drive_elsewhere(pace, response.body().is_end_stream());
+    if let Some(pace) = &sent.pace {
+        claim.drive_elsewhere(Arc::clone(pace), response.body().is_end_stream());
     }
     match Evidence::of(&response) {
-        Evidence::Success => {}
+        Evidence::Success => sent.report_head(&claim),
         Evidence::Neutral => claim.report_neutral(),
         Evidence::Failure => claim.report_failure(),
     }

@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// What is idle in the tier that serves goes first.
+    /// What is idle in the tier that serves goes first, unless its server is failing.
     pub(super) fn the_better_tier_goes_first(&self, slot: SlotRef) {
         if self.setting.choosy > 0.0 || self.driver_is_notified() {
             return;
@@ -146,7 +146,10 @@ impl World {
             Content::Idle(_) | Content::Lent(_) | Content::Checking(_) | Content::Closing(_) => true,
         };
         let Some(best) = known.clone().filter(works).map(priority).min() else { return };
-        let is_idle = |seat: &&Seat| matches!(seat.content, Content::Idle(_)) && priority(seat) == best;
+        let failing = self.failing_servers(&self.machine.snapshot());
+        let is_idle = |seat: &&Seat| {
+            matches!(seat.content, Content::Idle(_)) && priority(seat) == best && !failing.contains(&seat.server)
+        };
         let better = known.clone().find(is_idle).filter(|_| priority(&self.seats[slot.index()]) > best);
         assert!(better.is_none(), "{better:?} was idle, but {slot:?} was lent");
     }
@@ -464,18 +467,26 @@ impl World {
         }
     }
 
+    /// Idle connections of a failing server do not count: they are withheld while another can serve.
     fn nobody_waits_for_what_is_idle(&self) {
-        if self.machine.counts().of(Phase::Idle) == 0 {
+        if self.line.is_empty() || self.machine.counts().of(Phase::Idle) == 0 {
             return;
         }
-        for &claim in self.line.values() {
+        let failing = self.failing_servers(&self.machine.snapshot());
+        let is_idle = |seat: &&Seat| matches!(seat.content, Content::Idle(_)) && !failing.contains(&seat.server);
+        let idle: Vec<usize> = self.seats.iter().filter(is_idle).map(|seat| seat.server).collect();
+        for &claim in self.line.values().filter(|_| !idle.is_empty()) {
             let avoided = self.avoided_by(claim);
-            let takes = |seat: &&Seat| matches!(seat.content, Content::Idle(_)) && Some(seat.server) != avoided;
-            let idle = self.seats.iter().filter(takes).count();
+            let idle = idle.iter().filter(|&&server| Some(server) != avoided).count();
             assert_eq!(idle, 0, "claim {claim} waits while {idle} are idle that it would take");
             let late = self.clock.saturating_sub(self.relents_at(claim));
             assert!(late <= 4 * self.setting.latency, "claim {claim} is still choosy {late:?} too late");
         }
+    }
+
+    pub(super) fn failing_servers(&self, snapshot: &Snapshot) -> Vec<usize> {
+        let failing = snapshot.backends.iter().filter(|backend| backend.failing);
+        failing.map(|backend| self.server_of(&backend.backend)).collect()
     }
 
     /// When a claim takes whatever there is.
@@ -485,7 +496,7 @@ impl World {
         came + (timeout / 2).min(self.setting.options.target_delay.unwrap_or(Duration::MAX))
     }
 
-    /// Who waits beside something idle avoids it for good reason.
+    /// Who waits beside something idle avoids it for good reason, or it is withheld for one.
     fn another_can_serve(&self, snapshot: &Snapshot) {
         let has_room = snapshot.counts.total() < snapshot.maximum;
         let can_serve = |backend: &BackendSnapshot| match backend.state {
@@ -494,10 +505,14 @@ impl World {
             _ => has_room || backend.counts.working() + backend.counts.of(Phase::Connecting) > 0,
         };
         for &claim in self.line.values().filter(|_| snapshot.counts.of(Phase::Idle) > 0) {
-            let others = |backend: &&BackendSnapshot| Some(self.server_of(&backend.backend)) != self.avoided_by(claim);
+            let mut idle = snapshot.backends.iter().filter(|backend| backend.counts.of(Phase::Idle) > 0);
+            let withheld = idle.all(|backend| backend.failing);
+            let is_avoided =
+                |backend: &BackendSnapshot| Some(self.server_of(&backend.backend)) == self.avoided_by(claim);
+            let others = |backend: &&BackendSnapshot| !backend.failing && (withheld || !is_avoided(backend));
             let another = snapshot.backends.iter().filter(others).any(can_serve);
             assert!(another, "claim {claim} waits for nobody, beside something idle");
-            assert!(self.clock < self.relents_at(claim), "claim {claim} is still choosy");
+            assert!(withheld || self.clock < self.relents_at(claim), "claim {claim} is still choosy");
         }
     }
 
@@ -577,7 +592,12 @@ impl World {
                 let most = self.setting.options.max_waiters.expect("full without a limit");
                 assert!(self.line.len() >= most, "full, but it is not");
             }
-            Refusal::Busy => assert_eq!((claim.deadline, self.machine.counts().of(Phase::Idle)), (None, 0)),
+            Refusal::Busy => {
+                let snapshot = self.machine.snapshot();
+                let idle = snapshot.backends.iter().filter(|backend| backend.counts.of(Phase::Idle) > 0);
+                assert!(idle.into_iter().all(|backend| backend.failing), "busy, but something is idle");
+                assert_eq!(claim.deadline, None);
+            }
             Refusal::Closed => assert!(matches!(state, State::Stopping | State::Stopped)),
         }
     }

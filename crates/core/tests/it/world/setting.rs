@@ -95,6 +95,7 @@ impl Setting {
             check_timeout: millis(random, 50, 1_000),
             pick: [Pick::LeastLoaded, Pick::Fifo, Pick::Lifo][random.below(3)],
             learn_latency: !seed.is_multiple_of(5),
+            slow_start: seed.is_multiple_of(7).then(|| Duration::from_secs(2)),
             connecting_per_backend: 1 + random.below(4),
             decoherence: millis(random, 500, 20_000),
             target_delay: random.chance(0.2).then(|| millis(random, 20, 500)),
