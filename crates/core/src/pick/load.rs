@@ -1,7 +1,7 @@
 //! How loaded backends are: how many of their connections are busy, how often they were picked lately, and how slow and how
 //! unreliable their uses are.
 //!
-//! The load of a backend is the larger of its busy connections and its picks within the last use time. Picks fade out by a
+//! The load of a backend is the larger of its busy connections and its picks within the last use times. Picks fade out by a
 //! common scale instead of one by one: later picks count more, and everything is divided by the scale when it is read. So the
 //! warm path counts a pick without a clock.
 //!
@@ -36,6 +36,10 @@ const MEDIAN_TICKS: u32 = 4;
 /// A backend that was not picked for more than so many ticks was not picked for a second.
 const UNPICKED_TICKS: u32 = 4;
 
+/// For so many use times picks count. With one, the chance that more connections are busy than were picked lately would make a
+/// backend look more loaded than one that fails at once.
+const USE_TIMES: f32 = 2.0;
+
 /// Above this the scale of picks is brought back to 1.
 const MAX_SCALE: f32 = 1e12;
 
@@ -53,11 +57,11 @@ pub(crate) struct Loads {
     /// What a pick counts now.
     scale: f32,
     unscale: f32,
-    /// The longest mean use time of a backend, in seconds; 0 while none is known.
+    /// For how long picks count, in seconds: some of the longest mean use time of a backend; 0 while none is known.
     window: f32,
     /// Until when picks have faded.
     faded: Instant,
-    /// The median latency over the backends that have any; 0 while none has.
+    /// The median latency over the backends; 0 while that of most is not known.
     median: u64,
     slow_start: Option<Duration>,
     tick: u32,
@@ -69,7 +73,7 @@ pub(crate) struct Loads {
 #[derive(Clone, Copy, Debug)]
 struct Load {
     busy: u32,
-    /// Picks within the last use time, times the scale.
+    /// Picks within the last use times, times the scale.
     picks: f32,
     /// The tick of the last pick.
     picked: u32,
@@ -223,11 +227,13 @@ impl Loads {
         }
     }
 
-    /// Picks of the time before count less.
+    /// Picks of the time before count less. They were made over all of that time, as far as is known: so a part of them fades that
+    /// leaves those of the last window where the time was longer.
     fn fade(&mut self, now: Instant, passed: f32) {
         self.faded = now;
         if self.window > 0.0 {
-            self.scale *= (passed / self.window).min(40.0).exp();
+            let windows = (passed / self.window).min(1e9);
+            self.scale *= windows / (1.0 - (-windows).exp());
         }
         if self.scale > MAX_SCALE {
             for load in &mut self.loads {
@@ -251,7 +257,7 @@ impl Loads {
         }
         self.due.clear();
         for (backend, load) in self.loads.iter().enumerate() {
-            if !load.is_worse && self.tick.wrapping_sub(load.picked) > UNPICKED_TICKS {
+            if !load.is_worse && !self.is_picked(load) {
                 self.due.push(backend as u32);
             }
         }
@@ -261,15 +267,17 @@ impl Loads {
         }
     }
 
-    /// Of two backends the faster one is the median.
+    /// Of two backends the faster one is the median. A backend whose latency is not known yet counts as a slow one: so a few that
+    /// fail fast make none look slow.
     fn find_median(&mut self) {
         let mut latencies: Vec<u64> = self.loads.iter().filter_map(|load| Some(load.latency?.nanos)).collect();
-        if let Some(last) = latencies.len().checked_sub(1) {
-            self.median = (*latencies.select_nth_unstable(last / 2).1).max(1);
-        }
+        let unknown = self.loads.iter().filter(|load| load.latency.is_none() && self.is_picked(load)).count();
+        let middle = (latencies.len() + unknown).saturating_sub(1) / 2;
+        let is_known = middle < latencies.len();
+        self.median = if is_known { (*latencies.select_nth_unstable(middle).1).max(1) } else { 0 };
         let longest = self.loads.iter().filter_map(|load| Some(load.use_time?.nanos)).max();
         if let Some(nanos) = longest {
-            self.window = nanos as f32 / 1e9;
+            self.window = USE_TIMES * nanos as f32 / 1e9;
         }
     }
 
@@ -312,7 +320,7 @@ impl Loads {
         if self.median == 0 {
             self.find_median();
         }
-        let slower = (nanos as f32 / self.median as f32 - 1.0).max(0.0);
+        let slower = if self.median == 0 { 0.0 } else { (nanos as f32 / self.median as f32 - 1.0).max(0.0) };
         let load = &mut self.loads[backend as usize];
         load.weigh(load.excess + (slower - load.excess) / 8.0, load.penalty);
     }
@@ -333,11 +341,10 @@ impl Loads {
     /// What was learnt of a backend is forgotten: it is not what it was. That its uses failed in a row is for a use to disprove.
     pub(crate) fn begin_anew(&mut self, backend: u32) {
         // It is to get its share from now on, and not what it has missed.
-        let lately = |load: &&Load| self.tick.wrapping_sub(load.picked) <= UNPICKED_TICKS;
         let (picks, shares) = self
             .loads
             .iter()
-            .filter(lately)
+            .filter(|load| self.is_picked(load))
             .fold((0.0, 0.0), |(picks, shares), load| (picks + load.picks, shares + load.share));
         let load = &mut self.loads[backend as usize];
         let was_used = load.latency.take().is_some() | load.use_time.take().is_some();
@@ -416,6 +423,11 @@ impl Loads {
         };
         let first = draw(None);
         (first, draw(Some(first)))
+    }
+
+    /// Whether it was picked within a second.
+    fn is_picked(&self, load: &Load) -> bool {
+        self.tick.wrapping_sub(load.picked) <= UNPICKED_TICKS
     }
 
     #[inline]
@@ -549,12 +561,13 @@ mod tests {
     }
 
     #[test]
-    fn of_two_backends_the_faster_one_is_typical() {
+    fn of_two_backends_the_faster_one_is_the_median() {
+        // One of three is not used at all.
         let (mut loads, now) = loads(3);
         for _ in 0..100 {
             loads.learn(now, 1, Duration::from_millis(10));
             loads.learn(now, 2, Duration::from_millis(1));
-            loads.pass(now + SECOND);
+            loads.pass(now + SECOND * 2);
         }
         assert_eq!(loads.median, 1_000_000);
         assert!(loads.loads[1].factor > 1.0 + MAX_EXCESS * 0.9 && loads.loads[2].factor < 1.1);

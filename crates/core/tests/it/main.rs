@@ -20,6 +20,7 @@ mod pool_outage;
 mod pool_regressions;
 mod pool_rules;
 mod pool_scenarios;
+mod pool_shares;
 mod pool_simulation;
 mod pool_tiers;
 mod resolver_answers;
