@@ -183,7 +183,6 @@ impl Picker {
     }
 
     /// Which idle slot the next claim gets; it is not taken out.
-    #[inline]
     pub(crate) fn choose(&mut self, random: &mut Random) -> Option<u32> {
         let group = match self.ready.as_slice() {
             _ if self.pick == Pick::LeastLoaded && self.loads.has_due() => self.choose_due(random)?,
@@ -192,6 +191,25 @@ impl Picker {
             // Several are ready only where each is a backend's.
             several => self.loads.less_loaded(several, random),
         };
+        self.first_of(group)
+    }
+
+    /// The same where there is nothing to it: no backend is due, and one is ready that is not set aside.
+    #[inline]
+    pub(crate) fn choose_warm(&self, random: &mut Random) -> Option<u32> {
+        if self.loads.has_due() {
+            return None;
+        }
+        let group = match self.ready.as_slice() {
+            [] => return None,
+            [only] => *only,
+            several => self.loads.less_loaded(several, random),
+        };
+        self.first_of(group)
+    }
+
+    #[inline]
+    fn first_of(&self, group: u32) -> Option<u32> {
         let idle = &self.groups[group as usize].idle;
         let first = match self.pick {
             Pick::LeastLoaded | Pick::Lifo => idle.tail(),

@@ -186,7 +186,7 @@ impl Loads {
     pub(crate) fn set_worse(&mut self, backend: u32, is_worse: bool) {
         self.loads[backend as usize].is_worse = is_worse;
         if is_worse {
-            self.due.retain(|&due| due != backend);
+            self.forget_due(backend);
         }
     }
 
@@ -295,14 +295,27 @@ impl Loads {
         load.picks += self.scale;
         load.picked = self.tick;
         if !self.due.is_empty() {
-            self.due.retain(|&due| due != backend);
+            self.forget_due(backend);
         }
+    }
+
+    #[cold]
+    fn forget_due(&mut self, backend: u32) {
+        self.due.retain(|&due| due != backend);
     }
 
     /// A use ended about which nothing is learnt.
     #[inline]
     pub(crate) fn end_use(&mut self, backend: u32) {
         self.loads[backend as usize].busy -= 1;
+    }
+
+    /// A use of a backend that is not failing succeeded.
+    #[inline]
+    pub(crate) fn end_good_use(&mut self, backend: u32) {
+        let load = &mut self.loads[backend as usize];
+        load.busy -= 1;
+        load.failures = 0;
     }
 
     /// A connection of the backend was lent for this long.

@@ -28,8 +28,8 @@ impl Machine {
         if self.arrivals >= self.time_at && self.picker.is_curious() {
             return None;
         }
-        let index = self.picker.choose(&mut self.random)?;
-        if self.picker.has_settled(index) || self.picker.is_failing(self.slots[index as usize].backend) {
+        let index = self.picker.choose_warm(&mut self.random)?;
+        if self.picker.has_settled(index) {
             return None;
         }
         self.arrivals += 1;
@@ -98,8 +98,7 @@ impl Machine {
         let life = Life { failures: 0, ..life.seen_at(at) };
         found.state = State::Idle { life, last_used: at, looked_at: at, idleness: Idleness::Using };
         found.epoch += 1;
-        self.picker.loads.end_use(found.backend);
-        self.picker.loads.succeed(found.backend);
+        self.picker.loads.end_good_use(found.backend);
         self.picker.rest(slot.index, found.backend);
         Returned::Rests
     }
