@@ -150,7 +150,7 @@ impl Traffic {
             Event::Connected(slot, connected) if self.machine.is_current(slot) => {
                 self.servers[self.slots[slot.index()]].refused = !connected;
                 match connected {
-                    true => self.machine.handle_connected(now, slot),
+                    true => self.machine.handle_connected(now, slot, false),
                     false => self.machine.handle_connect_failed(now, slot),
                 }
             }
@@ -268,12 +268,12 @@ impl Traffic {
                     }
                 }
             }
-            Action::Check { slot } | Action::Reset { slot } => self.later(soon, Event::Checked(slot, true)),
+            Action::Check { slot } | Action::Recycle { slot } => self.later(soon, Event::Checked(slot, true)),
             Action::Watch { slot } => {
                 self.watched.retain(|watched| watched.index() != slot.index());
                 self.watched.push(slot);
             }
-            Action::Overdue { .. } => {}
+            Action::Overdue { .. } | Action::HealthCheck { .. } => {}
             Action::Close { slot, .. } => self.later(soon, Event::Closed(slot)),
             Action::Abandon { slot, timed_out, .. } => {
                 // Checks do not time out here.
@@ -308,7 +308,7 @@ impl Traffic {
         !self.servers[server].refused
             && self.machine.snapshot().backends.iter().any(|backend| {
                 let is_it = usize::from(backend.backend.port()) == server;
-                is_it && backend.state == BackendState::Alive && backend.counts.working() > 0
+                is_it && backend.state == BackendState::Healthy && backend.counts.working() > 0
             })
     }
 }
