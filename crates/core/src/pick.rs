@@ -26,8 +26,9 @@ pub enum Pick {
     ///   median of all backends or that failed uses, where that makes a difference of more than a factor of two. The penalty
     ///   halves every two seconds.
     /// - A backend whose last 5 uses failed is left out until a use succeeds, while another can serve: waiting claims do not get
-    ///   its connections either. Without reports of failures a pool with waiting claims cannot notice, and hands connections
-    ///   over in the order in which they come back.
+    ///   its connections either. Failures are those that are reported, and failed validations. Without them a pool with waiting
+    ///   claims hands connections over in the order in which they come back, and uses that fail at once look fast: where half of
+    ///   the backends or more do that, the others look slow.
     /// - A backend with an idle connection that was not picked for a second is picked next, whatever its load. So one that has
     ///   recovered is noticed, and gets its share again within five seconds.
     #[default]

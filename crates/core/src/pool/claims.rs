@@ -430,7 +430,12 @@ impl Machine {
     /// Those who avoid a backend may stand in line while something of it is idle, and all do beside what is withheld. When no
     /// other can serve any more, or they have waited long enough for one, they take it.
     pub(super) fn serve_choosy(&mut self, now: Instant) {
-        if self.waiters.len() == 0 || !self.picker.has_idle() || self.is_closed() || self.withholds_idle() {
+        if self.waiters.len() == 0 || !self.picker.has_idle() || self.is_closed() {
+            return;
+        }
+        // A backend may be due by now: those in line come before whoever asks next.
+        self.picker.loads.pass(now);
+        if self.withholds_idle() {
             return;
         }
         let choosy: Vec<(WaiterId, Place)> = self.waiters.in_line().collect();

@@ -8,6 +8,7 @@ use carom_core::backend::{Backend, BackendState};
 use carom_core::ejection::Ejection;
 use carom_core::pool::{Action, Claimed, Delivery, Ending, Machine, Options, Outcome, Request, Returned};
 use carom_core::random::Random;
+use carom_core::recovery::{Policy, Recovery};
 use carom_core::slot::SlotRef;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -322,8 +323,10 @@ fn traffic(random: &mut Random, seed: u64) -> Traffic {
     };
     let maximum = 8 * servers;
     let ejection = random.chance(0.3).then(Ejection::default);
-    let options =
-        Options { spares: maximum, maximum, ejection, learn_latency: random.chance(0.8), ..Options::default() };
+    let learn_latency = random.chance(0.8);
+    // A backend at which connects fail keeps the connections that it has for this long.
+    let recovery = Recovery::from(Policy::default().max_delay(Duration::from_secs(3)));
+    let options = Options { spares: maximum, maximum, ejection, learn_latency, recovery, ..Options::default() };
     let mut traffic = Traffic::new(options, &weights, seed);
     traffic.takes = Duration::from_micros(500 + random.below(20_000) as u64);
     traffic.reports = [Reports::Nothing, Reports::Failure, Reports::Fail][random.below(3)];
