@@ -197,8 +197,16 @@ mod tests {
     #[test]
     fn each_asks_as_it_says() {
         for subject in &SUBJECTS {
-            let nodes = Nodes::start(subject.nodes).unwrap();
-            let round = round(nodes.pool.genesis(), subject.how, Duration::from_millis(50)).unwrap();
+            // On a loaded machine, a short round may end before the first reply.
+            let mut time = Duration::from_millis(50);
+            let (nodes, round) = loop {
+                let nodes = Nodes::start(subject.nodes).unwrap();
+                let round = round(nodes.pool.genesis(), subject.how, time).unwrap();
+                if round.requests_s > 0.0 || time > Duration::from_secs(10) {
+                    break (nodes, round);
+                }
+                time *= 4;
+            };
             assert!(round.requests_s > 0.0 && round.p50_us <= round.p99_us, "{}", subject.name);
             let (heard, accepted) = (nodes.pool.heard(0).len(), nodes.pool.accepted(0));
             match subject.how {

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::ServerConfig;
 use world::{Order, Shared, World};
 
 /// How long [`Exchange::until`] waits: far longer than anything takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An exchange that runs until it is dropped.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Far longer than anything in a test takes, also on a busy machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// Far longer than anything in a test takes, also on a machine with ten times the load that it can take.
+pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// Short for `Duration::from_millis`.
 pub const fn ms(millis: u64) -> Duration {

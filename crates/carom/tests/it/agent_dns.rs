@@ -105,12 +105,11 @@ async fn changes_are_followed_and_no_request_fails() {
 
 #[tokio::test]
 async fn without_srv_it_is_the_port_of_the_uri_at_the_addresses_of_the_name() {
-    let (dns, zone) = dns().await;
     let server = server("node").await;
-    zone.a("api.test", 0, ["127.0.0.1"]);
     let port = server.address().port();
     for (srv, questions) in [(true, true), (false, false)] {
-        dns.clear();
+        let (dns, zone) = dns().await;
+        zone.a("api.test", 0, ["127.0.0.1"]);
         let agent = asking(&dns).srv(srv).build().unwrap();
         let response = soon(agent.get(format!("http://api.test:{port}/"))).await.unwrap();
         read(response).await.unwrap();

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
 /// Everything here happens soon, even on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Looks at all resolvers until they are as wanted.
 async fn until(monitor: &Monitor, wanted: impl Fn(&[(String, Seen)]) -> bool) -> Vec<(String, Seen)> {

@@ -209,8 +209,9 @@ async fn no_tick_is_older_than_one_before_it_however_late_the_ack_comes() {
         tokio::pin!(acked);
         let refused = loop {
             tokio::select! {
-                refused = &mut acked => break refused.unwrap(),
+                biased;
                 read = adapter.read(&mut reader, &mut ticks) => read.unwrap(),
+                refused = &mut acked => break refused.unwrap(),
             }
         };
         assert_eq!(refused, []);

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 /// Nothing takes this long unless it is broken.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 /// Far from when anything ends.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
