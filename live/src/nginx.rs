@@ -51,13 +51,30 @@ impl Nginx {
 
     async fn in_folder(folder: Folder, name: &str, settings: &str, listen: impl Fn(SocketAddr) -> String) -> Nginx {
         let port = Port::chosen();
-        let listen = listen(port.address());
         // `$server_protocol` is what this node was spoken to with, whatever the client of a proxy speaks.
+        let location = format!(
+            "add_header X-Node {name};
+            add_header X-Protocol $server_protocol;
+            add_header X-Host $http_host;
+            return 200 \"{name}\\n\";"
+        );
+        Nginx::begin(folder, "worker_processes 1;", settings, &listen(port.address()), port, &location).await
+    }
+
+    /// One with these directives of `http` and of `location /`. It is one process, so that nothing of it outlives a program that
+    /// is killed.
+    pub async fn start_with(settings: &str, location: &str) -> Nginx {
+        let (folder, port) = (Folder::new("nginx", None), Port::chosen());
+        let listen = format!("listen {};", port.address());
+        Nginx::begin(folder, "master_process off;", settings, &listen, port, location).await
+    }
+
+    async fn begin(folder: Folder, processes: &str, settings: &str, listen: &str, port: Port, location: &str) -> Nginx {
         let text = format!(
             r#"daemon off;
 pid nginx.pid;
 error_log log info;
-worker_processes 1;
+{processes}
 events {{ worker_connections 1024; }}
 http {{
     access_log off;
@@ -70,10 +87,7 @@ http {{
     server {{
         {listen}
         location / {{
-            add_header X-Node {name};
-            add_header X-Protocol $server_protocol;
-            add_header X-Host $http_host;
-            return 200 "{name}\n";
+            {location}
         }}
     }}
 }}
@@ -95,14 +109,29 @@ http {{
         match how {
             End::Gracefully => signal("QUIT", &[running.id()]),
             End::AtOnce => signal("TERM", &[running.id()]),
-            // Its worker first: it would live on, and serve, without its master.
+            // A worker would live on, and serve, without its master. A stopped master starts no other.
             End::Killed => {
+                signal("STOP", &[running.id()]);
                 signal("KILL", &children(running.id()));
                 return running.kill();
             }
         }
         running.wait(ms(15_000));
         assert!(running.ended().is_some(), "nginx does not end:\n{}", tail(&self.log()));
+    }
+
+    /// Stops it and its worker where they stand: the system still accepts connections, and no response is sent.
+    pub fn freeze(&self) {
+        signal("STOP", &self.processes());
+    }
+
+    pub fn thaw(&self) {
+        signal("CONT", &self.processes());
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        let own = self.running.as_ref().expect("it runs").id();
+        [own].into_iter().chain(children(own)).collect()
     }
 
     /// Starts it where it was, and waits until it serves.

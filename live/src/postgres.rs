@@ -103,6 +103,26 @@ impl Postgres {
         assert!(running.ended().is_some(), "postgres does not stop:\n{}", tail(&self.log_file()));
     }
 
+    /// Stops all its processes where they stand: the system still accepts connections, and no response is sent.
+    pub fn freeze(&self) {
+        let parent = self.stop_parent();
+        signal("STOP", &children_of(parent));
+    }
+
+    pub fn thaw(&self) {
+        let parent = self.running.as_ref().expect("it runs").id();
+        signal("CONT", &children_of(parent));
+        signal("CONT", &[parent]);
+    }
+
+    /// A stopped parent starts no other processes while its children are looked for.
+    fn stop_parent(&self) -> u32 {
+        let parent = self.running.as_ref().expect("it runs").id();
+        signal("STOP", &[parent]);
+        wait_until("the server stops", || state_of(parent).is_none_or(|(state, _)| matches!(state, 'T' | 'Z')));
+        parent
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -135,14 +155,10 @@ impl Server for Postgres {
         self.port.address()
     }
 
-    /// Its processes are sessions of their own, so there is no group to be killed. A stopped parent starts no others while
-    /// they are looked for.
+    /// Its processes are sessions of their own, so there is no group to be killed.
     fn kill(&mut self) {
+        let children = children_of(self.stop_parent());
         let running = self.running.take().expect("it runs");
-        let parent = running.id();
-        signal("STOP", &[parent]);
-        wait_until("the server stops", || state_of(parent).is_none_or(|(state, _)| matches!(state, 'T' | 'Z')));
-        let children = children_of(parent);
         signal("KILL", &children);
         running.kill();
         let gone = |&child: &u32| state_of(child).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'));

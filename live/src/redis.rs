@@ -45,8 +45,12 @@ impl Redis {
 
     /// One that has a password for who does not name another user.
     pub async fn start_with_password(password: &str) -> Redis {
-        let more = format!("requirepass {password}\n");
-        Redis::begin(Port::chosen(), Folder::new("redis", None), &[], &more, None).await
+        Redis::start_with(&format!("requirepass {password}\n")).await
+    }
+
+    /// One with these lines in its config.
+    pub async fn start_with(lines: &str) -> Redis {
+        Redis::begin(Port::chosen(), Folder::new("redis", None), &[], lines, None).await
     }
 
     /// One that speaks nothing but TLS, and is observed with `tls`.
@@ -92,6 +96,14 @@ impl Redis {
 
     pub fn thaw(&self) {
         signal("CONT", &[self.running.as_ref().expect("it runs").id()]);
+    }
+
+    /// SIGTERM: it closes its connections and ends. It is gone when this returns.
+    pub fn stop(&mut self) {
+        let mut running = self.running.take().expect("it runs");
+        signal("TERM", &[running.id()]);
+        running.wait(ms(10_000));
+        assert!(running.ended().is_some(), "redis-server does not stop:\n{}", tail(&self.log()));
     }
 
     /// What the server answers to a question of the observer's.
