@@ -2,6 +2,7 @@
 
 use carom::agent::{Agent, Origin, OriginOptions};
 use carom::resolver::Fixed;
+use http::HeaderMap;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::{self, connect::HttpConnector, connect::dns::Name};
 use hyper_util::rt::TokioExecutor;
@@ -21,8 +22,8 @@ pub trait Client: Clone + Send + Sync + 'static {
     /// A client for these nodes of one service, which so many use at a time.
     fn open(nodes: &[SocketAddr], concurrency: usize) -> impl Future<Output = Result<Self, String>>;
 
-    /// One request, whose answer is read to its end. Anything but 200 is a failure.
-    fn get(&self) -> impl Future<Output = Result<(), String>> + Send;
+    /// One request, whose answer is read to its end; its headers. Anything but 200 is a failure.
+    fn get(&self) -> impl Future<Output = Result<HeaderMap, String>> + Send;
 }
 
 #[derive(Clone)]
@@ -32,17 +33,23 @@ pub struct Carom {
     _agent: Agent,
 }
 
-impl Client for Carom {
-    const NAME: &'static str = "carom";
-
-    async fn open(nodes: &[SocketAddr], concurrency: usize) -> Result<Carom, String> {
-        let agent = Agent::builder().spares(concurrency).maximum(concurrency).build().map_err(text)?;
+impl Carom {
+    /// With the options of this agent.
+    pub fn with(agent: Agent, nodes: &[SocketAddr]) -> Result<Carom, String> {
         let options = OriginOptions::default().resolver(Fixed::new(nodes.iter().copied()));
         let origin = agent.create_pool("http://nodes.test", options).map_err(text)?;
         Ok(Carom { origin, _agent: agent })
     }
+}
 
-    async fn get(&self) -> Result<(), String> {
+impl Client for Carom {
+    const NAME: &'static str = "carom";
+
+    async fn open(nodes: &[SocketAddr], concurrency: usize) -> Result<Carom, String> {
+        Carom::with(Agent::builder().spares(concurrency).maximum(concurrency).build().map_err(text)?, nodes)
+    }
+
+    async fn get(&self) -> Result<HeaderMap, String> {
         let request = http::Request::get(URL).body(carom::agent::Body::empty()).map_err(text)?;
         let response = self.origin.request(request).await.map_err(text)?;
         read(response).await
@@ -62,7 +69,7 @@ impl Client for HyperUtil {
         Ok(HyperUtil(legacy::Client::builder(TokioExecutor::new()).build(connector)))
     }
 
-    async fn get(&self) -> Result<(), String> {
+    async fn get(&self) -> Result<HeaderMap, String> {
         let request = http::Request::get(URL).body(Empty::new()).map_err(text)?;
         read(self.0.request(request).await.map_err(text)?).await
     }
@@ -79,12 +86,8 @@ impl Client for Reqwest {
         client.map(Reqwest).map_err(text)
     }
 
-    async fn get(&self) -> Result<(), String> {
-        let response = self.0.get(URL).send().await.map_err(text)?;
-        if response.status() != 200 {
-            return Err(response.status().to_string());
-        }
-        response.bytes().await.map(drop).map_err(text)
+    async fn get(&self) -> Result<HeaderMap, String> {
+        read(self.0.get(URL).send().await.map_err(text)?.into()).await
     }
 }
 
@@ -129,18 +132,18 @@ impl reqwest::dns::Resolve for InTurn {
     }
 }
 
-async fn read<B>(response: http::Response<B>) -> Result<(), String>
+async fn read<B>(response: http::Response<B>) -> Result<HeaderMap, String>
 where
     B: http_body::Body<Error: std::error::Error> + Unpin,
 {
     if response.status() != 200 {
         return Err(response.status().to_string());
     }
-    let mut body = response.into_body();
+    let (head, mut body) = response.into_parts();
     while let Some(frame) = body.frame().await {
         frame.map_err(text)?;
     }
-    Ok(())
+    Ok(head.headers)
 }
 
 /// With its causes, and without what differs from one to the next.

@@ -55,7 +55,7 @@ async fn ask(client: impl Client, begin: Instant, end: Instant) -> (Waits, BTree
             continue;
         }
         match answer {
-            Ok(()) => waits.record(now - asked),
+            Ok(_) => waits.record(now - asked),
             Err(reason) => *failures.entry(reason).or_default() += 1,
         }
     }

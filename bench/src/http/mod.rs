@@ -1,6 +1,6 @@
 //! What HTTP costs: the agent beside other clients, alone and while a node dies, and the sidecar beside nginx.
 
-mod clients;
+pub mod clients;
 mod failover;
 mod load;
 mod node;
