@@ -3,7 +3,8 @@
 # make doc     rustdoc, warnings denied
 # make pure    checks that carom-core is free of I/O
 # make live    third-party servers and clients; installs them if they are missing
-# make bench   carom beside its peers; writes target/bench; installs protoc if it is missing
+# make bench   carom beside its peers; writes target/bench; installs protoc if it is missing. PART=window for one part; PART=faults,
+#              which is not run otherwise, for real servers that fail; ARGS for more, as ARGS="--quick"
 
 CARGO ?= cargo
 
@@ -13,7 +14,7 @@ export RUST_TEST_THREADS ?= 8
 # Features of the library, in the combinations that users pick. The tests have all of them.
 FEATURES = dns tls feed window serde metrics bb8 deadpool kang http dns,bb8 dns,deadpool http,metrics http,kang,metrics
 
-.PHONY: test bench lint doc pure live
+.PHONY: test bench bench-lint lint doc pure live
 
 # All of them select the whole workspace, so that features are the same and everything is compiled once.
 test:
@@ -21,10 +22,15 @@ test:
 	$(CARGO) test --locked --workspace --doc
 	$(CARGO) test --locked -p carom --lib --features __shuttle interleavings
 
-bench:
-	bench/install.sh
+bench: $(if $(filter faults,$(PART)),bench-lint)
+	bench/install.sh $(PART)
 	$(CARGO) build --locked --profile dist -p carom-cli
-	$(CARGO) run --locked --profile dist -p carom-bench --features pulsar
+	$(CARGO) run --locked --profile dist -p carom-bench --features $(if $(filter faults,$(PART)),faults,pulsar) -- $(if $(PART),--part $(PART)) $(ARGS)
+
+# What the feature `faults` brings is heavy, so `make lint` and `make test` leave it out.
+bench-lint:
+	$(CARGO) clippy --locked -p carom-bench --all-targets --features faults -- -D warnings
+	$(CARGO) test --locked -p carom-bench --features faults faults
 
 lint:
 	$(CARGO) fmt --all --check

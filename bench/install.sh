@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what `make bench` needs and this machine lacks, with apt-get: protoc, which the crate `pulsar` is built with, and
 # nginx and wrk, which the sidecar is measured beside and with, and nats-server, for the bus on it. Zerodha's own client comes from PyPI, into a venv; where that fails
-# the comparison with it is left out.
+# the comparison with it is left out. `install.sh faults` installs what `make bench PART=faults` needs instead: PostgreSQL, Redis, nginx
+# and HAProxy.
 # Does nothing, and needs no network and no rights, when they are there. No service is started.
 set -euo pipefail
 
@@ -12,7 +13,9 @@ kiteconnect=5.2.2
 has_kiteconnect() {
     "$venv/bin/python" -c "from importlib.metadata import version; assert version('kiteconnect') == '$kiteconnect'" 2>/dev/null
 }
-if ! has_kiteconnect; then
+faults() { [ "$part" = faults ]; }
+part=${1:-}
+if ! faults && ! has_kiteconnect; then
     say "installing kiteconnect"
     { python3 -m venv --clear "$venv" &&
         "$venv/bin/pip" install --quiet --disable-pip-version-check "kiteconnect==$kiteconnect" </dev/null &&
@@ -20,10 +23,17 @@ if ! has_kiteconnect; then
 fi
 
 missing=()
-[ -n "${PROTOC:-}" ] || command -v protoc >/dev/null || missing+=(protobuf-compiler)
 command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx-light)
-command -v wrk >/dev/null || missing+=(wrk)
-command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || missing+=(nats-server)
+if faults; then
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+    command -v redis-server >/dev/null || missing+=(redis-server)
+    [ -x /usr/sbin/haproxy ] || missing+=(haproxy)
+    command -v setpriv >/dev/null || missing+=(util-linux)
+else
+    [ -n "${PROTOC:-}" ] || command -v protoc >/dev/null || missing+=(protobuf-compiler)
+    command -v wrk >/dev/null || missing+=(wrk)
+    command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || missing+=(nats-server)
+fi
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 if ! command -v apt-get >/dev/null; then
     say "missing: ${missing[*]}; there is no apt-get here, so install them by hand"

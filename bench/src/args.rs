@@ -4,13 +4,18 @@ use crate::buses::Role;
 use crate::fanout::Kind;
 use std::net::SocketAddr;
 
-pub const USAGE: &str = "usage: carom-bench [--quick] [--part PART] [--only POOL]";
+pub const USAGE: &str = "usage: carom-bench [--quick] [--part PART] [--only POOL]
+       carom-bench --part faults [--quick] [--rounds ROUNDS] [--only postgres|redis|agent|sidecar] [--docs]";
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Args {
     pub quick: bool,
     pub part: Option<String>,
     pub only: Option<String>,
+    /// How often each fault is repeated.
+    pub rounds: Option<usize>,
+    /// Whether the table of faults is written to `docs`.
+    pub docs: bool,
     /// Set by the run itself, for the process that counts allocations.
     pub memory: bool,
     /// Set by the run itself, for the process that serves a load.
@@ -45,6 +50,11 @@ impl Args {
                 "--quick" => args.quick = true,
                 "--part" => args.part = Some(words.next().ok_or("--part needs the name of a part")?),
                 "--only" => args.only = Some(words.next().ok_or("--only needs the name of a pool")?),
+                "--rounds" => {
+                    let rounds = words.next().and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
+                    args.rounds = Some(rounds.ok_or("--rounds needs a number")?);
+                }
+                "--docs" => args.docs = true,
                 "--memory" => args.memory = true,
                 "--serve" => {
                     let kind = words.next().ok_or("--serve needs what is served")?;
@@ -71,6 +81,8 @@ mod tests {
         assert!(args.quick);
         assert_eq!(args.only.as_deref(), Some("bb8"));
         assert_eq!(args.part.as_deref(), Some("claims"));
+        let args = parse("--part faults --rounds 3 --docs").unwrap();
+        assert_eq!((args.rounds, args.docs), (Some(3), true));
         assert_eq!(parse("").unwrap(), Args::default());
         assert_eq!(parse("--serve gateway").unwrap().serve, Some(Serve::Fanout(Kind::Gateway)));
         assert_eq!(parse("--serve floor-32").unwrap().serve, Some(Serve::Fanout(Kind::Floor { at_once: 32 })));
@@ -83,6 +95,7 @@ mod tests {
         assert!(parse("--fast").unwrap_err().contains("--fast"));
         assert!(parse("--only").unwrap_err().contains("--only"));
         assert!(parse("--serve tea").unwrap_err().contains("tea"));
+        assert!(parse("--rounds 0").unwrap_err().contains("--rounds"));
         assert!(parse("--part").unwrap_err().contains("--part"));
     }
 }

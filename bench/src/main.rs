@@ -7,6 +7,8 @@ mod bars;
 mod buses;
 mod discovery;
 mod fanout;
+#[cfg(feature = "faults")]
+mod faults;
 mod hazards;
 mod http;
 mod kite;
@@ -49,14 +51,31 @@ struct Extent {
     load: Load,
     fanout: fanout::Extent,
     http: http::Extent,
+    #[cfg(feature = "faults")]
+    faults: faults::Extent,
 }
 
 impl Extent {
-    const FULL: Self =
-        Self { effort: Effort::FULL, load: Load::FULL, fanout: fanout::Extent::FULL, http: http::Extent::FULL };
-    const QUICK: Self =
-        Self { effort: Effort::QUICK, load: Load::QUICK, fanout: fanout::Extent::QUICK, http: http::Extent::QUICK };
+    fn new(args: &Args) -> Self {
+        let quick = args.quick;
+        Self {
+            effort: if quick { Effort::QUICK } else { Effort::FULL },
+            load: if quick { Load::QUICK } else { Load::FULL },
+            fanout: if quick { fanout::Extent::QUICK } else { fanout::Extent::FULL },
+            http: if quick { http::Extent::QUICK } else { http::Extent::FULL },
+            #[cfg(feature = "faults")]
+            faults: faults::Extent {
+                rounds: args.rounds.unwrap_or(if quick { 1 } else { 5 }),
+                only: args.only.clone(),
+                docs: args.docs,
+            },
+        }
+    }
 }
+
+/// Runs when it is named, and then alone: an hour of servers that fail.
+#[cfg(feature = "faults")]
+const FAULTS: &str = "faults";
 
 /// In the order of the run.
 const PARTS: &[Part] = &[
@@ -97,13 +116,17 @@ fn main() -> ExitCode {
             Serve::Http(address) => http::serve(address),
         });
     }
+    let extent = Extent::new(&args);
+    #[cfg(feature = "faults")]
+    if args.part.as_deref() == Some(FAULTS) {
+        return ended(faults::report(&extent.faults));
+    }
     let picked = pick(&args.only, "--only", ENTRIES, |entry| entry.name)
         .and_then(|entries| Ok((entries, pick(&args.part, "--part", PARTS, |part| part.name)?)));
     let (entries, parts) = match picked {
         Ok(picked) => picked,
         Err(message) => return refuse(&message),
     };
-    let extent = if args.quick { Extent::QUICK } else { Extent::FULL };
     let outcome = if args.only.is_some() {
         claims_of(&extent.effort, &entries).map(drop)
     } else {
