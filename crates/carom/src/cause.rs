@@ -41,6 +41,14 @@ pub enum Cause {
         /// What went wrong.
         error: Arc<dyn Error + Send + Sync>,
     },
+    /// The active health check of a backend failed.
+    #[non_exhaustive]
+    HealthCheck {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// Why.
+        error: Arc<dyn Error + Send + Sync>,
+    },
     /// A user blamed a backend, with [`Claim::fail`](crate::Claim::fail), and no new connection has been made since.
     #[non_exhaustive]
     Use {
@@ -64,6 +72,7 @@ impl Cause {
         match self {
             Cause::Connect { backend, .. }
             | Cause::Check { backend, .. }
+            | Cause::HealthCheck { backend, .. }
             | Cause::Recycle { backend, .. }
             | Cause::Use { backend, .. } => Some(backend),
             Cause::Resolve { .. } => None,
@@ -74,6 +83,7 @@ impl Cause {
         match self {
             Cause::Connect { error, .. }
             | Cause::Check { error, .. }
+            | Cause::HealthCheck { error, .. }
             | Cause::Recycle { error, .. }
             | Cause::Use { error, .. }
             | Cause::Resolve { error } => &**error,
@@ -87,6 +97,9 @@ impl fmt::Display for Cause {
             Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
             Cause::Check { backend, error } => write!(f, "last failed check: {backend}: {}", Chain(&**error)),
             Cause::Recycle { backend, error } => write!(f, "last failed recycle: {backend}: {}", Chain(&**error)),
+            Cause::HealthCheck { backend, error } => {
+                write!(f, "last failed health check: {backend}: {}", Chain(&**error))
+            }
             Cause::Use { backend, error } => write!(f, "last failed use: {backend}: {}", Chain(&**error)),
             Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
         }
@@ -126,6 +139,7 @@ pub(crate) fn in_words(reason: Reason, whose: &str) -> String {
 pub(crate) enum Failing {
     Connect,
     Check,
+    HealthCheck,
     Recycle,
     Use,
 }
@@ -160,6 +174,14 @@ impl Causes {
     /// A backend works: what it said before is not why anything fails now.
     pub(crate) fn worked(&mut self, backend: &Backend) -> Outdated {
         outdated(self.backends.remove(backend).map(|failure| failure.error))
+    }
+
+    /// The health check of a backend passes: if it failed before, that is over.
+    pub(crate) fn health_check_passed(&mut self, backend: &Backend) -> Outdated {
+        match self.backends.get(backend) {
+            Some(Failure { failing: Failing::HealthCheck, .. }) => self.worked(backend),
+            Some(_) | None => Outdated(Vec::new()),
+        }
     }
 
     /// The resolver has spoken: who serves, unless that is as before, and what troubles it.
@@ -237,6 +259,7 @@ fn latest<'a>(failures: impl Iterator<Item = &'a Failure>, resolver: Option<&Rea
             Some(match failing {
                 Failing::Connect => Cause::Connect { backend, error },
                 Failing::Check => Cause::Check { backend, error },
+                Failing::HealthCheck => Cause::HealthCheck { backend, error },
                 Failing::Recycle => Cause::Recycle { backend, error },
                 Failing::Use => Cause::Use { backend, error },
             })

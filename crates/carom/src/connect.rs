@@ -212,6 +212,9 @@ pub enum ConnectError {
     /// It took longer than the recovery policy allows.
     #[error("connecting timed out after {0:?}")]
     ConnectTimedOut(Duration),
+    /// The health check of the backend took longer than its timeout.
+    #[error("health check timed out after {0:?}")]
+    HealthCheckTimedOut(Duration),
     /// The check took longer than `check_timeout`.
     #[error("the check timed out after {0:?}")]
     CheckTimedOut(Duration),

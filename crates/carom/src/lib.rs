@@ -70,6 +70,7 @@ pub mod connect;
 pub mod dns;
 #[cfg(feature = "feed")]
 pub mod feed;
+pub mod health_check;
 #[cfg(feature = "kang")]
 pub mod kang;
 /// Foreign managers: those written for bb8 or deadpool, run over many nodes unchanged.
@@ -125,6 +126,7 @@ pub use cause::Cause;
 pub use connect::{Connect, Liveness, connect_fn};
 #[cfg(feature = "feed")]
 pub use feed::Feed;
+pub use health_check::HealthCheck;
 pub use monitor::Monitor;
 pub use pool::{Claim, ClaimError, ClaimOptions, Pool};
 pub use resolver::Resolve;

@@ -18,8 +18,8 @@ pub(crate) type Tale = (News, Option<Reason>);
 pub(crate) fn collect(next: impl FnMut() -> Option<News>, causes: &Causes) -> Vec<Tale> {
     let with_reason = |news: News| {
         let reason = match news.turn {
-            Turn::Dead | Turn::Ejected { .. } => causes.reason(&news.backend),
-            Turn::Alive | Turn::Doubted | Turn::Back | Turn::Returned | Turn::Unhealthy | Turn::ChecksPass => None,
+            Turn::Dead | Turn::Ejected { .. } | Turn::Unhealthy => causes.reason(&news.backend),
+            Turn::Alive | Turn::Doubted | Turn::Back | Turn::Returned | Turn::ChecksPass => None,
         };
         (news, reason)
     };
@@ -44,7 +44,7 @@ pub(crate) fn tell(whose: Whose<'_>, now: Instant, tales: Vec<Tale>) {
                 tracing::warn!(pool, set, %backend, reason, ?time, "backend is left out: it failed its users");
             }
             Turn::Returned => tracing::info!(pool, set, %backend, "backend takes part again"),
-            Turn::Unhealthy => tracing::warn!(pool, set, %backend, "backend unhealthy: health checks fail"),
+            Turn::Unhealthy => tracing::warn!(pool, set, %backend, reason, "backend unhealthy: health checks fail"),
             Turn::ChecksPass => tracing::info!(pool, set, %backend, "backend healthy: health checks pass"),
         }
     }

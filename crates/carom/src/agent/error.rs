@@ -159,9 +159,14 @@ impl Error {
         let unresolved = Error::new(Step::Resolve, "nobody is known who serves it");
         match cause {
             Some(Cause::Resolve { error }) => unresolved.caused_by(Arc::clone(error)),
-            Some(Cause::Connect { .. } | Cause::Check { .. } | Cause::Recycle { .. } | Cause::Use { .. }) | None => {
-                unresolved
-            }
+            Some(
+                Cause::Connect { .. }
+                | Cause::Check { .. }
+                | Cause::Recycle { .. }
+                | Cause::HealthCheck { .. }
+                | Cause::Use { .. },
+            )
+            | None => unresolved,
         }
     }
 
@@ -180,6 +185,7 @@ impl Error {
                 let (Cause::Connect { error: source, .. }
                 | Cause::Check { error: source, .. }
                 | Cause::Recycle { error: source, .. }
+                | Cause::HealthCheck { error: source, .. }
                 | Cause::Use { error: source, .. }
                 | Cause::Resolve { error: source }) = cause;
                 let failed = Error::new(Step::Claim, error.to_string()).caused_by(Arc::clone(source));

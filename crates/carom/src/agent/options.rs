@@ -1,5 +1,6 @@
 //! How origins are treated: what the agent's builder sets for all of them, and what one origin has of its own.
 
+use super::health::HttpCheck;
 use super::served::Protocol;
 use crate::dns::DnsOptions;
 use crate::resolver::Resolve;
@@ -114,6 +115,9 @@ settings! {
     /// server errors (5xx) do not count. `None` turns it off. Default: 5 in a row, 10 s times the number of ejections in a row and
     /// at most 60 s, at most half of the backends.
     ejection(impl Into<Option<Ejection>>) as ejection.into(), Option<Ejection> = Some(Ejection::default());
+    /// An active health check of every node, whether or not it is in use: over HTTP or gRPC, with the origin's TLS and protocol.
+    /// Default none: off.
+    health_check(impl Into<Option<HttpCheck>>) as health_check.into(), Option<HttpCheck> = None;
     /// How DNS is asked. Its `srv` and `default_port` follow from the origin, and its `recovery` from the agent's.
     dns(DnsOptions) as dns, DnsOptions = DnsOptions::default();
     /// Whether DNS is asked for SRV records, of `_http._tcp` or `_https._tcp`, before addresses. Where there are any they say
@@ -192,6 +196,9 @@ impl Settings {
     pub(super) fn validate(&self, https: bool) -> Result<(), OptionsError> {
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(OptionsError::new("timeout", "must be above zero"));
+        }
+        if let Some(health_check) = &self.health_check {
+            health_check.validate()?;
         }
         if let Some(ping) = &self.ping
             && !(ping.starts_with('/') && ping.parse::<PathAndQuery>().is_ok())

@@ -11,6 +11,7 @@ use crate::monitor::Id;
 use crate::pool::{Drained, Phase, Pool, State};
 use crate::set::{self, Set};
 use crate::{Backend, Claim};
+use http::header::HeaderValue;
 use http::uri::{Authority, Scheme};
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +95,8 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
     let ping = ping.and_then(|(path, host)| Some((path.parse().ok()?, host)));
     let check_after = ping.is_some().then_some(settings.ping_interval);
     let dialer = dialer(maker, Spoken::Http1);
+    let authority = authority_of(host);
+    let health_check = settings.health_check.as_ref().map(|check| check.over(&dialer, Spoken::Http1, &authority));
     let refusals = dialer.is_tls().then(Notify::new);
     Pool::builder(http1::Connector { dialer, origin: Arc::clone(name), ping, refusals })
         .name(Arc::clone(title))
@@ -113,6 +116,7 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
         .check_after(check_after)
         .check_timeout(settings.check_timeout)
         .ejection(settings.ejection.clone())
+        .health_check(health_check)
         .build()
 }
 
@@ -121,7 +125,8 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
     let Maker { name, title, host, settings, resolver, runtime, monitor, .. } = maker;
     let dialer = dialer(maker, Spoken::Http2);
     let scheme = if dialer.is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
-    let authority = Authority::try_from(host.as_bytes()).expect("it was the authority of a URI");
+    let authority = authority_of(host);
+    let health_check = settings.health_check.as_ref().map(|check| check.over(&dialer, Spoken::Http2, &authority));
     let address = Arc::new(Address { origin: Arc::clone(name), scheme, authority });
     let ping = settings.ping.is_some();
     let ping = ping.then_some(Ping { interval: settings.ping_interval, timeout: settings.check_timeout });
@@ -139,7 +144,12 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
         .max_idle(settings.connection_max_idle)
         .drain_timeout(FOREVER)
         .ejection(settings.ejection.clone())
+        .health_check(health_check)
         .build()
+}
+
+fn authority_of(host: &HeaderValue) -> Authority {
+    Authority::try_from(host.as_bytes()).expect("it was the authority of a URI")
 }
 
 fn dialer(maker: &Maker, spoken: Spoken) -> Dialer {

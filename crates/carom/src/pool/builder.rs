@@ -6,6 +6,7 @@ use super::shared::Shared;
 use crate::building::{self, BuildError};
 use crate::clock;
 use crate::connect::Connect;
+use crate::health_check::{HealthCheck, Runner};
 use crate::meter::Meter;
 use crate::monitor::Monitor;
 use crate::resolver::Resolve;
@@ -34,6 +35,7 @@ pub struct Builder<C> {
     runtime: Option<Handle>,
     monitor: Option<Monitor>,
     options: Options,
+    health_check: Option<HealthCheck>,
 }
 
 impl<C: Connect> Builder<C> {
@@ -46,6 +48,7 @@ impl<C: Connect> Builder<C> {
             runtime: None,
             monitor: None,
             options: Options::default(),
+            health_check: None,
         }
     }
 
@@ -170,6 +173,13 @@ impl<C: Connect> Builder<C> {
         self
     }
 
+    /// An active [health check](crate::health_check) of every known backend, whether or not it is in use. Default off.
+    pub fn health_check(mut self, health_check: impl Into<Option<HealthCheck>>) -> Builder<C> {
+        self.health_check = health_check.into();
+        self.options.health_check = self.health_check.as_ref().map(|check| check.schedule.clone());
+        self
+    }
+
     /// New or closed connections per second and backend, so that a change of plan does not fall on a backend all at once.
     /// The first change is free; removal, death, ejection, a maximum made smaller, and reconnecting under the recovery policy
     /// are not limited. Connections that are used up after each claim are: they cannot be replaced faster. Default none.
@@ -260,7 +270,8 @@ impl<C: Connect> Builder<C> {
         let id = monitor.register(&shared);
         let meter = Meter::new(monitor, &shared.name);
         let span = tracing::info_span!(parent: None, "pool", pool = &*shared.name);
-        let driver = Driver::new(Arc::clone(&shared), resolution, resolving, meter);
+        let checks = Runner::new(self.health_check);
+        let driver = Driver::new(Arc::clone(&shared), resolution, resolving, meter, checks);
         runtime.spawn(driver.run().instrument(span));
         Ok(Pool::new(shared, id, runtime))
     }

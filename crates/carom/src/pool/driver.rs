@@ -10,12 +10,13 @@ use super::table::Held;
 use crate::cause::Failing;
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
+use crate::health_check::{Checked, Runner};
 use crate::meter::{Meter, Timer};
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use crate::telling::{Whose, collect, tell};
 use carom_core::backend::Backend;
-use carom_core::pool::{Action, Ending, State};
+use carom_core::pool::{Action, CheckId, Ending, State};
 use carom_core::slot::SlotRef;
 use std::collections::HashMap;
 use std::error::Error;
@@ -45,6 +46,7 @@ pub(crate) struct Driver<C: Connect> {
     resolving: AbortHandle,
     published: State,
     meter: Meter,
+    checks: Runner<CheckId>,
 }
 
 /// What a task is for.
@@ -75,6 +77,7 @@ impl<C: Connect> Driver<C> {
         resolution: watch::Receiver<Resolution>,
         resolving: AbortHandle,
         meter: Meter,
+        checks: Runner<CheckId>,
     ) -> Driver<C> {
         Driver {
             shared,
@@ -88,6 +91,7 @@ impl<C: Connect> Driver<C> {
             resolving,
             published: State::Starting,
             meter,
+            checks,
         }
     }
 
@@ -110,6 +114,7 @@ impl<C: Connect> Driver<C> {
                     }
                 }
                 Some(ended) = self.watchers.join_next() => self.watched(ended),
+                Some(checked) = self.checks.next() => self.health_checked(checked),
                 changed = self.resolution.changed(), if self.follows => self.resolved(changed.is_ok()),
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
@@ -187,9 +192,27 @@ impl<C: Connect> Driver<C> {
             Action::Recycle { slot } => self.recycle(slot),
             Action::Watch { slot } => self.watch(slot),
             Action::Overdue { slot } => self.report(slot),
+            Action::HealthCheck { check, backend } => {
+                self.checks.start(check, backend, Arc::clone(&self.shared), |shared| &shared.connector);
+            }
             Action::Close { slot, goodbye } => self.close(slot, goodbye),
             Action::Abandon { task, slot, .. } => self.abandon(task, slot),
         }
+    }
+
+    fn health_checked(&mut self, checked: Checked<CheckId>) {
+        let Checked { check, backend, result } = checked;
+        if let Err(error) = &result {
+            self.trace_failure(&backend, Failing::HealthCheck, &**error);
+        }
+        let outdated = self.shared.driver_step(|table| {
+            table.machine.handle_health_checked(clock::now(), check, result.is_ok());
+            match result {
+                Ok(()) => table.causes.health_check_passed(&backend),
+                Err(error) => table.causes.failed(backend, Failing::HealthCheck, error),
+            }
+        });
+        drop_quietly(&self.shared.name, outdated);
     }
 
     fn connect(&mut self, slot: SlotRef, backend: Arc<Backend>) {

@@ -5,6 +5,7 @@ use super::shared::Shared;
 use super::{Set, Share};
 use crate::building::{self, BuildError};
 use crate::clock;
+use crate::health_check::{HealthCheck, Runner};
 use crate::monitor::Monitor;
 use crate::resolver::Resolve;
 use crate::resolver::source::Source;
@@ -29,12 +30,13 @@ pub struct Builder<S> {
     runtime: Option<Handle>,
     monitor: Option<Monitor>,
     options: Options,
+    health_check: Option<HealthCheck>,
 }
 
 impl<S: Share> Builder<S> {
     pub(super) fn new(connector: S) -> Builder<S> {
         let (source, options) = (Source::default(), Options::default());
-        Builder { connector, source, name: None, runtime: None, monitor: None, options }
+        Builder { connector, source, name: None, runtime: None, monitor: None, options, health_check: None }
     }
 
     /// These backends and no others. Takes socket addresses, or [`Backend`]s with names.
@@ -123,6 +125,13 @@ impl<S: Share> Builder<S> {
         self
     }
 
+    /// An active [health check](crate::health_check) of every known backend, whether or not it is in use. Default off.
+    pub fn health_check(mut self, health_check: impl Into<Option<HealthCheck>>) -> Builder<S> {
+        self.health_check = health_check.into();
+        self.options.health_check = self.health_check.as_ref().map(|check| check.schedule.clone());
+        self
+    }
+
     /// How often an eager set disturbs the order in which it prefers backends. Default 60 s.
     pub fn decoherence(mut self, decoherence: Duration) -> Builder<S> {
         self.options.decoherence = decoherence;
@@ -164,7 +173,8 @@ impl<S: Share> Builder<S> {
         let shared = Arc::new(Shared::new(name, self.connector, machine, resolver));
         let id = monitor.register(&shared);
         let span = tracing::info_span!(parent: None, "set", set = &*shared.name);
-        runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving).run().instrument(span));
+        let checks = Runner::new(self.health_check);
+        runtime.spawn(Driver::new(Arc::clone(&shared), resolution, resolving, checks).run().instrument(span));
         Ok(Set::new(shared, id, runtime))
     }
 }

@@ -2,14 +2,15 @@
 
 use super::Share;
 use super::shared::{Cell, Shared, Standing};
-use crate::cause::Failing;
+use crate::cause::{Chain, Failing};
 use crate::clock;
 use crate::connect::ConnectError;
+use crate::health_check::{Checked, Runner};
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use crate::telling::{Whose, collect, tell};
 use carom_core::backend::Backend;
-use carom_core::set::{Action, ConnectionId, State};
+use carom_core::set::{Action, CheckId, ConnectionId, State};
 use std::collections::HashMap;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +33,7 @@ pub(super) struct Driver<S: Share> {
     heard: Option<Arc<[Backend]>>,
     resolving: AbortHandle,
     published: State,
+    checks: Runner<CheckId>,
 }
 
 impl<S: Share> Driver<S> {
@@ -39,6 +41,7 @@ impl<S: Share> Driver<S> {
         shared: Arc<Shared<S>>,
         resolution: watch::Receiver<Resolution>,
         resolving: AbortHandle,
+        checks: Runner<CheckId>,
     ) -> Driver<S> {
         Driver {
             shared,
@@ -52,6 +55,7 @@ impl<S: Share> Driver<S> {
             heard: None,
             resolving,
             published: State::Starting,
+            checks,
         }
     }
 
@@ -71,6 +75,7 @@ impl<S: Share> Driver<S> {
                 () = self.shared.wake.notified() => {}
                 Some(dialled) = self.dials.join_next_with_id() => self.dialled(dialled),
                 Some(ended) = self.watchers.join_next() => self.ended(ended),
+                Some(checked) = self.checks.next() => self.health_checked(checked),
                 changed = self.resolution.changed(), if self.follows => self.resolved(changed.is_ok()),
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
@@ -127,6 +132,9 @@ impl<S: Share> Driver<S> {
                 }
             }
             Action::Shut(connection) => self.shut(connection),
+            Action::HealthCheck { check, backend } => {
+                self.checks.start(check, backend, Arc::clone(&self.shared), |shared| &shared.connector);
+            }
             Action::Drain(connection) => {
                 let cell = self.shared.lock().cell(connection);
                 if let Some(cell) = cell {
@@ -135,6 +143,21 @@ impl<S: Share> Driver<S> {
             }
             Action::Added(_) | Action::Removed(_) => self.shared.turnover.send_modify(|count| *count += 1),
         }
+    }
+
+    fn health_checked(&mut self, checked: Checked<CheckId>) {
+        let Checked { check, backend, result } = checked;
+        if let Err(error) = &result {
+            tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&Chain(&**error)), "health check failed");
+        }
+        let outdated = self.shared.step(|table| {
+            table.machine.handle_health_checked(clock::now(), check, result.is_ok());
+            match result {
+                Ok(()) => table.causes.health_check_passed(&backend),
+                Err(error) => table.causes.failed(backend, Failing::HealthCheck, error),
+            }
+        });
+        drop_quietly(&self.shared.name, outdated);
     }
 
     fn dial(&mut self, connection: ConnectionId, backend: Arc<Backend>, timeout: Duration) {

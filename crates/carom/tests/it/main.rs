@@ -32,6 +32,7 @@ mod feed_packing;
 mod feed_recovery;
 mod feed_subscriptions;
 mod feed_threads;
+mod health_checks;
 mod log_backends;
 mod log_requests;
 mod managers_bb8;
