@@ -91,6 +91,8 @@ impl World {
     }
 
     fn claim_began(&mut self, claim: usize, claimed: Claimed) {
+        // Those in line may have been served first.
+        self.hand_over();
         self.note(|_| format!("  claim {claim}: {claimed:?}"));
         match claimed {
             Claimed::Granted { slot, place } => {

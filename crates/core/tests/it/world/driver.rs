@@ -57,6 +57,17 @@ impl World {
             self.enter_in_the_books(&action);
             self.driver.asked.push_back(action);
         }
+        self.hand_over();
+        if self.machine.take_attention() {
+            self.driver.notified = true;
+            let latency = self.latency();
+            self.wake_driver_at(self.clock + latency);
+        }
+        self.check();
+    }
+
+    /// Callers get what they waited for.
+    pub(super) fn hand_over(&mut self) {
         while let Some(delivery) = self.machine.poll_delivery() {
             self.note(|_| format!("  {delivery:?}"));
             match delivery {
@@ -67,12 +78,6 @@ impl World {
                 Delivery::Refuse { waiter, refusal } => self.deliver_refusal(waiter, refusal),
             }
         }
-        if self.machine.take_attention() {
-            self.driver.notified = true;
-            let latency = self.latency();
-            self.wake_driver_at(self.clock + latency);
-        }
-        self.check();
     }
 
     /// The driver itself has told the machine something. It may go on at once, or be held up.
