@@ -54,6 +54,8 @@ pub(crate) struct Loads {
     due: Vec<u32>,
     /// Weights differ.
     uneven: bool,
+    /// Those that are known, while the median is computed.
+    latencies: Vec<u64>,
     /// What a pick counts now.
     scale: f32,
     unscale: f32,
@@ -143,6 +145,7 @@ impl Loads {
         Loads {
             loads: Vec::new(),
             due: Vec::new(),
+            latencies: Vec::new(),
             uneven: false,
             scale: 1.0,
             unscale: 1.0,
@@ -163,6 +166,9 @@ impl Loads {
             Some(place) => *place = load,
             None => self.loads.push(load),
         }
+        // Later on nothing is allocated.
+        self.due.reserve(self.loads.len() - self.due.len());
+        self.latencies.reserve(self.loads.len() - self.latencies.len());
     }
 
     #[inline]
@@ -270,11 +276,14 @@ impl Loads {
     /// Of two backends the faster one is the median. A backend whose latency is not known yet counts as a slow one: so a few that
     /// fail fast make none look slow.
     fn find_median(&mut self) {
-        let mut latencies: Vec<u64> = self.loads.iter().filter_map(|load| Some(load.latency?.nanos)).collect();
+        let mut latencies = std::mem::take(&mut self.latencies);
+        latencies.extend(self.loads.iter().filter_map(|load| Some(load.latency?.nanos)));
         let unknown = self.loads.iter().filter(|load| load.latency.is_none() && self.is_picked(load)).count();
         let middle = (latencies.len() + unknown).saturating_sub(1) / 2;
         let is_known = middle < latencies.len();
         self.median = if is_known { (*latencies.select_nth_unstable(middle).1).max(1) } else { 0 };
+        latencies.clear();
+        self.latencies = latencies;
         let longest = self.loads.iter().filter_map(|load| Some(load.use_time?.nanos)).max();
         if let Some(nanos) = longest {
             self.window = USE_TIMES * nanos as f32 / 1e9;
@@ -351,9 +360,9 @@ impl Loads {
         self.loads[backend as usize].failures = 0;
     }
 
-    /// What was learnt of a backend is forgotten: it is not what it was. That its uses failed in a row is for a use to disprove.
+    /// Forgets latency and penalty of a backend that has come back. Failed uses in a row are only ended by a successful use.
     pub(crate) fn begin_anew(&mut self, backend: u32) {
-        // It is to get its share from now on, and not what it has missed.
+        // The backend gets its share from now on, without the picks that it has missed.
         let (picks, shares) = self
             .loads
             .iter()
