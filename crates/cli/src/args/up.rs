@@ -48,15 +48,19 @@ Config:
     max_clients = 10000
     drain_timeout = \"10s\"            for what is under way when the program stops or the
                                      service is removed
+    check_interval = \"5s\"            with check, as below
+    check_timeout = \"2s\"
   For http alone:
     http2 = \"negotiate\"              or \"only\", or \"off\"
     host = \"api.example.com\"         the name that was resolved; for addresses, the client's own
-    check = \"/healthz\"               none; asked for on idle connections, every
-    check_interval = \"30s\"           (over HTTP/2, a ping that is no request)
+    check = \"/healthz\"               none; GET from every node, 200 to 399 pass; or \"grpc\", or
+                                     \"grpc:SERVICE\" (grpc.health.v1). Two failed checks take a
+                                     node out of use, two passed ones bring it back
     request_timeout = \"60s\"          until the head of the answer; 0 for none
     idle_timeout = \"60s\"             for a client to send or take more; 0 for none
   For tcp alone:
     idle_timeout = \"10m\"             none; a session in which nothing is said that long is ended
+    check = \"connect\"                none; or check_send = \"PING\\r\\n\" and check_expect = \"+PONG\"
     half_close_timeout = \"30s\"       without a byte after one side has closed; 0 for never
 
   [gateway] and [[feed]]             as `carom gateway --help` has them

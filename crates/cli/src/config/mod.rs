@@ -20,7 +20,7 @@ pub(crate) use environment::Environment;
 pub(crate) use feed::{Delta, Feed, Kite, MOST_CONNECTIONS, MOST_TOPICS, Simulated, Upstream};
 pub(crate) use gateway::{Gateway, KeysAt};
 pub(crate) use layered::{Layered, address};
-pub(crate) use service::{Backends, HALF_CLOSE_TIMEOUT, Http, Http2, Protocol, Service, Tcp};
+pub(crate) use service::{Backends, Check, HALF_CLOSE_TIMEOUT, Http, Http2, HttpCall, Protocol, Service, Tcp, TcpCall};
 
 use crate::failure::Failure;
 use crate::files;
@@ -96,7 +96,7 @@ mod tests {
     const EXAMPLE: &str = include_str!("../../../../contrib/carom.toml");
 
     /// Shown with an example: nothing holds without them.
-    const EXAMPLES: [&str; 12] = [
+    const EXAMPLES: [&str; 13] = [
         "token_file",
         "hosts",
         "nameservers",
@@ -110,6 +110,7 @@ mod tests {
         "credential_file",
         // Of what is checked.
         "check_interval",
+        "check_timeout",
     ];
 
     fn read(text: &str) -> Config {

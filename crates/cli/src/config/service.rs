@@ -1,9 +1,11 @@
 //! The tables `[[service]]`: what is proxied, from where, to whom, and how patiently.
 
 mod backends;
+mod check;
 mod tls;
 
 pub(crate) use backends::Backends;
+pub(crate) use check::{Check, HttpCall, TcpCall};
 
 use super::File;
 use super::layered::{Layered, address};
@@ -30,7 +32,6 @@ const OUTAGE_WAIT: Duration = Duration::from_secs(5);
 const MAX_IDLE: Duration = Duration::from_secs(60);
 const MAX_CLIENTS: usize = 10_000;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -76,8 +77,7 @@ pub(crate) struct Http {
     pub(crate) http2: Http2,
     /// The `Host` that backends are shown. Without one, it is the name that was resolved, or else the client's own.
     pub(crate) host: Option<String>,
-    /// The path that idle connections are asked for, and how often.
-    pub(crate) check: Option<(String, Duration)>,
+    pub(crate) check: Option<Check<HttpCall>>,
     /// How long the head of an answer may take.
     pub(crate) request_timeout: Option<Duration>,
     /// How long a client may take to send a whole head, to send more of a request, or to take more of its answer.
@@ -96,6 +96,7 @@ pub(crate) enum Http2 {
 /// How bytes are passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tcp {
+    pub(crate) check: Option<Check<TcpCall>>,
     /// A session in which nothing is said for this long, either way, is ended.
     pub(crate) idle_timeout: Option<Duration>,
     /// A session that one side has closed ends when no byte arrives from the other side for this long.
@@ -140,7 +141,7 @@ impl Service {
                 }
                 Protocol::Http(http)
             }
-            Spoken::Tcp => Protocol::Tcp(Tcp::take(table)?),
+            Spoken::Tcp => Protocol::Tcp(Tcp::take(table, tls.is_some())?),
         };
         let accepted = format!("a number from 1 to {MOST_CONNECTIONS}");
         let maximum = table.read("maximum", &accepted, |value| up_to(MOST_CONNECTIONS, value))?;
@@ -225,18 +226,14 @@ impl Http {
         not_for(table, "half_close_timeout", "tcp")?;
         let http2 = table.read("http2", "\"negotiate\", \"only\" or \"off\"", |value| http2(&value.text()?))?;
         let host = table.read("host", "a host, with a port or without, such as \"api.example.com\"", host)?;
-        let check = table.read("check", "a path, such as \"/healthz\"", path)?;
-        let interval = table.read("check_interval", TIME, time)?;
-        if interval.is_some() && check.is_none() {
-            return Err(table.wrong("check_interval", "nothing is checked; accepted: with check"));
-        }
+        let check = Check::<HttpCall>::take(table)?;
         let request_timeout = table.read("request_timeout", OR_NEVER, time_or_none)?;
         let idle_timeout = table.read("idle_timeout", OR_NEVER, time_or_none)?;
         let unsaid = Http::default();
         Ok(Http {
             http2: http2.unwrap_or(unsaid.http2),
             host,
-            check: check.map(|path| (path, interval.unwrap_or(CHECK_INTERVAL))),
+            check,
             request_timeout: request_timeout.unwrap_or(unsaid.request_timeout),
             idle_timeout: idle_timeout.unwrap_or(unsaid.idle_timeout),
         })
@@ -251,13 +248,15 @@ impl Default for Http {
 }
 
 impl Tcp {
-    fn take(table: &mut Table) -> Result<Tcp, TableError> {
-        for key in ["http2", "host", "check", "check_interval", "request_timeout"] {
+    fn take(table: &mut Table, tls: bool) -> Result<Tcp, TableError> {
+        for key in ["http2", "host", "request_timeout"] {
             not_for(table, key, "http")?;
         }
+        let check = Check::<TcpCall>::take(table, tls)?;
         let idle_timeout = table.read("idle_timeout", OR_NEVER, time_or_none)?;
         let half_close_timeout = table.read("half_close_timeout", OR_NEVER, time_or_none)?;
         Ok(Tcp {
+            check,
             idle_timeout: idle_timeout.flatten(),
             half_close_timeout: half_close_timeout.unwrap_or(Some(HALF_CLOSE_TIMEOUT)),
         })
@@ -351,16 +350,6 @@ fn host(value: Value) -> Result<String, String> {
     let parsed = host.parse::<http::uri::Authority>();
     let plain = parsed.is_ok_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'));
     if plain { Ok(host) } else { Err(format!("`{}` is no host", host.escape_debug())) }
-}
-
-fn path(value: Value) -> Result<String, String> {
-    let path = name(value)?;
-    let parsed = path.parse::<http::uri::PathAndQuery>();
-    if path.starts_with('/') && parsed.is_ok() {
-        Ok(path)
-    } else {
-        Err(format!("`{}` is no path", path.escape_debug()))
-    }
 }
 
 /// On by default for http, whose responses tell a request that failed.

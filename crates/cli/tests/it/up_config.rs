@@ -85,6 +85,9 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
         (http("host = \"a b\""), "c.toml:6: service.host: `a b` is no host; accepted: a host, with a port or without"),
         (http("host = \"me@a\""), "c.toml:6: service.host: `me@a` is no host"),
         (http("check = \"healthz\""), "c.toml:6: service.check: `healthz` is no path; accepted: a path, such as"),
+        (http("check_send = \"x\""), "c.toml:6: service.check_send: is for tcp"),
+        (tcp("check = \"/\""), "c.toml:6: service.check: `/` is no check; accepted: \"connect\""),
+        (tcp("check_send = \"x\""), "c.toml:6: service.check_send: nothing is expected; accepted: with check_expect"),
         (http("check_interval = \"1s\""), "c.toml:6: service.check_interval: nothing is checked; accepted: with check"),
         (
             http("idle_timeout = 60"),

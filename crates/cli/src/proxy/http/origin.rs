@@ -1,12 +1,12 @@
 //! The origin that requests go to: how its servers are called, known and kept.
 
-use crate::config::{self, Backends, Http2, Service};
+use crate::config::{self, Backends, Http2, HttpCall, Service};
 use crate::proxy::silence::KEEPALIVE;
-use carom::agent::{OriginOptions, Protocol};
+use carom::agent::{HttpCheck, OriginOptions, Protocol};
 use carom::resolver::Resolver;
 use http::HeaderValue;
 
-/// How it is called. Checks of idle connections say this as their `Host`, and so do requests that say none.
+/// How it is called. Health checks say this as their `Host`, and so do requests that say none.
 pub(super) fn uri(service: &Service, own: &config::Http) -> String {
     let scheme = if service.tls.is_some() { "https" } else { "http" };
     let authority = match (&own.host, &service.backends) {
@@ -58,8 +58,12 @@ pub(super) fn options(service: &Service, own: &config::Http, resolver: &Resolver
             (None, Backends::Addresses(_)) => {}
         }
     }
-    if let Some((path, interval)) = &own.check {
-        options = options.ping(path).ping_interval(*interval);
+    if let Some(check) = &own.check {
+        let http = match &check.call {
+            HttpCall::Get(path) => HttpCheck::get(path),
+            HttpCall::Grpc(service) => HttpCheck::grpc(service),
+        };
+        options = options.health_check(http.schedule(check.schedule()));
     }
     options
 }

@@ -7,14 +7,14 @@ use super::joining::Timeouts;
 use super::refused;
 use super::silence::KEEPALIVE;
 use super::tally::Tally;
-use crate::config::{self, Backends, Service};
+use crate::config::{self, Backends, Check, Service, TcpCall};
 use crate::failure::Failure;
 use carom::monitor::Id;
 use carom::pool::{self, Phase, State};
 use carom::resolver::Resolver;
 use carom::tcp::Tcp;
 use carom::tls::Tls;
-use carom::{Connect, Pool};
+use carom::{Connect, HealthCheck, Pool};
 use session::Session;
 use std::future::ready;
 use std::sync::Arc;
@@ -52,14 +52,14 @@ impl Sessions {
         // Whoever greets its clients does so when we connect; it waits for the client who comes.
         let tcp = Tcp::default().server_first(true).keepalive(KEEPALIVE);
         let pool = match &service.tls {
-            None => Connections::Plain(pool(service, resolver, tcp)?),
+            None => Connections::Plain(pool(service, own, resolver, tcp)?),
             Some(tls) => {
                 let mut builder = tls.builder().tcp(tcp).server_first(true);
                 if let (None, Backends::Name(name)) = (&tls.server_name, &service.backends) {
                     builder = builder.server_name(&*name.domain);
                 }
                 let tls = builder.build().map_err(|error| refused(service, &error))?;
-                Connections::Secure(pool(service, resolver, tls)?)
+                Connections::Secure(pool(service, own, resolver, tls)?)
             }
         };
         let name = service.name.clone();
@@ -125,7 +125,21 @@ impl Serve for Sessions {
     }
 }
 
-fn pool<C: Connect>(service: &Service, resolver: &Resolver, connector: C) -> Result<Pool<C>, Failure> {
+/// Over TLS the check is a connect with its handshake.
+fn health_check(check: &Check<TcpCall>) -> HealthCheck {
+    let health_check = match &check.call {
+        TcpCall::SendExpect { send, expect } => HealthCheck::send_expect(send.as_bytes(), expect.as_bytes()),
+        TcpCall::Connect => HealthCheck::connector(),
+    };
+    health_check.schedule(check.schedule())
+}
+
+fn pool<C: Connect>(
+    service: &Service,
+    own: &config::Tcp,
+    resolver: &Resolver,
+    connector: C,
+) -> Result<Pool<C>, Failure> {
     Pool::builder(connector)
         .name(&*service.name)
         .resolver(resolver.clone())
@@ -137,6 +151,7 @@ fn pool<C: Connect>(service: &Service, resolver: &Resolver, connector: C) -> Res
         .max_idle(service.max_idle)
         .replace_unused_after(REPLACE_SPARES_AFTER)
         .ejection(service.ejection.clone())
+        .health_check(own.check.as_ref().map(health_check))
         // A session lasts as long as its client likes.
         .learn_latency(false)
         .build()
