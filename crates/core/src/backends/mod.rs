@@ -6,9 +6,11 @@
 
 mod checks;
 mod health;
+mod outage;
 
 pub use checks::CheckId;
 pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};
+pub(crate) use outage::{Outage, RUNNING};
 
 use crate::backend::{Backend, BackendState};
 use crate::ejection::Ejection;
@@ -41,6 +43,8 @@ pub(crate) struct Record<T> {
     /// What active checks have shown.
     checks: Checks,
     pub(crate) setback: Option<Setback>,
+    /// When the latest of the attempts that have failed began.
+    tried: Option<Instant>,
     part: T,
 }
 
@@ -349,6 +353,7 @@ impl<T> Backends<T> {
             uses: Uses::default(),
             checks: Checks::default(),
             setback: None,
+            tried: None,
             part: part(),
         }));
         let index = match self.free.pop() {

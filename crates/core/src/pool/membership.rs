@@ -20,8 +20,6 @@ pub(super) struct BackendSlots {
     pub(super) held_off_until: Option<Instant>,
     /// Of each connection that was closed right after its connect: when its place may be dialled again.
     pub(super) pauses: VecDeque<Instant>,
-    /// When the latest attempt began that failed.
-    pub(super) tried: Option<Instant>,
     /// When a connection was last added or taken away, where that is limited.
     pub(super) changed_at: Option<Instant>,
 }

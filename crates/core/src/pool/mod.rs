@@ -36,7 +36,7 @@ pub use snapshot::{BackendSnapshot, Lent, Snapshot};
 pub use told::{Action, Claimed, Delivery, Ending, Outcome, Refusal, Request};
 pub use warm::Returned;
 
-use crate::backends::Backends;
+use crate::backends::{Backends, Outage};
 use crate::filter::LowPass;
 use crate::news::News;
 use crate::options::OptionsError;
@@ -46,7 +46,6 @@ use crate::slot::{Counts, Slot, SlotRef};
 use crate::timers::Timers;
 use crate::waiters::Waiters;
 use membership::BackendSlots;
-use outage::Outage;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -103,6 +102,8 @@ pub struct Machine {
     relent_at: Option<Instant>,
     /// Every known backend is dead.
     outage: Option<Outage>,
+    /// A claim has arrived in it: the next attempts are brought forward.
+    hasten: bool,
     /// When the last outage ended.
     outage_ended: Option<Instant>,
     /// The size of the last plan.
@@ -160,6 +161,7 @@ impl Machine {
             look_at: None,
             relent_at: None,
             outage: None,
+            hasten: false,
             outage_ended: None,
             planned: 0,
             planned_at: None,
@@ -216,7 +218,7 @@ impl Machine {
         let times = [
             self.timers.next(),
             self.waiters.next_deadline(),
-            self.next_failure(),
+            self.outage.and_then(|outage| outage.next_failure()),
             self.settle_at,
             self.sample_at,
             self.decohere_at,

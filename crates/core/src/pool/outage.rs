@@ -6,24 +6,10 @@
 
 use super::membership::Record;
 use super::{Machine, Refusal, State as PoolState};
+use crate::backends::{Outage, RUNNING};
 use crate::slot::{State, Then};
 use crate::waiters::{Place, WaiterId};
 use std::time::{Duration, Instant};
-
-/// An attempt that is older than this no longer counts as running.
-const RUNNING: Duration = Duration::from_secs(1);
-
-/// An outage that lasts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outage {
-    since: Instant,
-    /// No waiting claim fails before this; `None` while none waits, or without `outage_wait`.
-    fail_at: Option<Instant>,
-    /// A claim has arrived: the next attempts are brought forward.
-    hasten: bool,
-    /// An attempt has failed since waiting claims were last looked at.
-    has_failed: bool,
-}
 
 impl Machine {
     /// Begins or ends an outage when the backends say so. To be called when one died, was added or was removed.
@@ -37,7 +23,8 @@ impl Machine {
 
     fn begin_outage(&mut self, now: Instant) {
         self.state = PoolState::Failed;
-        self.outage = Some(Outage { since: now, fail_at: None, hasten: false, has_failed: true });
+        self.outage = Some(Outage::new(now, self.options.outage_wait));
+        self.hasten = false;
         self.plan_soon();
         if self.waiters.len() > 0 {
             self.expect_failure(now);
@@ -56,24 +43,16 @@ impl Machine {
 
     /// A claim arrives in an outage.
     pub(super) fn hasten_attempts(&mut self) {
-        if let Some(outage) = &mut self.outage {
-            outage.hasten = true;
-            self.attention = true;
+        if self.outage.is_some() {
+            (self.hasten, self.attention) = (true, true);
         }
     }
 
     /// A claim that arrived at `since` waits in an outage.
     pub(super) fn expect_failure(&mut self, since: Instant) {
-        let wait = self.options.outage_wait;
-        let Some(outage) = self.outage.as_mut().filter(|_| !wait.is_zero()) else { return };
-        let at = outage.since.max(since) + wait;
-        outage.fail_at = Some(outage.fail_at.map_or(at, |earlier| earlier.min(at)));
-        self.due(at);
-    }
-
-    /// When a waiting claim may fail next.
-    pub(super) fn next_failure(&self) -> Option<Instant> {
-        self.outage?.fail_at
+        if let Some(at) = self.outage.as_mut().and_then(|outage| outage.expect_failure(since)) {
+            self.due(at);
+        }
     }
 
     /// Why a claim fails that can wait no longer.
@@ -87,48 +66,27 @@ impl Machine {
 
     /// An attempt that began then has failed.
     pub(super) fn note_failed_attempt(&mut self, backend: u32, began: Option<Instant>) {
-        let record = self.backends.get_mut(backend);
-        record.tried = record.tried.max(began);
-        if let Some(outage) = &mut self.outage {
-            outage.has_failed = true;
-            self.attention = true;
-        }
+        self.backends.note_failed_attempt(backend, began, self.outage.as_mut());
+        self.attention |= self.outage.is_some();
     }
 
     /// Fails the claims that have waited for long enough.
     pub(super) fn fail_waiting(&mut self, now: Instant) {
-        let wait = self.options.outage_wait;
         let Some(outage) = &mut self.outage else { return };
-        let since = outage.since;
-        if wait.is_zero() {
-            if !std::mem::take(&mut outage.has_failed) || self.waiters.len() == 0 {
-                return;
-            }
-            // The latest time after which an attempt began, and failed, at every known backend.
-            let tried = self.backends.order().iter().map(|&index| self.backends.get(index).tried).min().flatten();
-            self.fail_those(|place| tried.is_some_and(|tried| place.since <= tried));
-        } else if outage.fail_at.is_some_and(|at| at <= now) {
-            outage.fail_at = None;
-            self.fail_those(|place| place.since.max(since) + wait <= now);
-            if let Some(first) = self.waiters.in_line().map(|(_, place)| place.since).min() {
-                self.expect_failure(first);
-            }
-        }
-    }
-
-    fn fail_those(&mut self, is_over: impl Fn(Place) -> bool) {
-        let refusal = self.failed();
-        let over: Vec<WaiterId> =
-            self.waiters.in_line().filter(|(_, place)| is_over(*place)).map(|(waiter, _)| waiter).collect();
-        for waiter in over {
+        let Some(latest) = outage.take_failure(now, || self.backends.tried()) else { return };
+        let is_over = |(waiter, place): (WaiterId, Place)| (place.since <= latest).then_some(waiter);
+        for waiter in self.waiters.in_line().filter_map(is_over).collect::<Vec<WaiterId>>() {
             self.waiters.serve(waiter);
-            self.refuse(waiter, refusal);
+            self.refuse(waiter, self.failed());
+        }
+        if let Some(first) = self.waiters.in_line().map(|(_, place)| place.since).min() {
+            self.expect_failure(first);
         }
     }
 
     /// Tries dead backends now, or `delay` after their last attempt, if a claim has arrived.
     pub(super) fn run_hastened(&mut self, now: Instant) {
-        if self.outage.as_mut().is_some_and(|outage| std::mem::take(&mut outage.hasten)) {
+        if std::mem::take(&mut self.hasten) && self.outage.is_some() {
             self.bring_forward(now, |machine, worked| machine.options.recovery.for_connect(worked).outage_gap());
         }
     }
@@ -138,9 +96,7 @@ impl Machine {
         for index in self.backends.order().to_vec() {
             let delay = delay(self, self.backends.get(index).health.has_worked());
             let record = self.backends.get_mut(index);
-            let Some(setback) = &mut record.setback else { continue };
-            let earliest = setback.failed_at + delay;
-            setback.until = setback.until.min(earliest);
+            let Some(earliest) = record.bring_forward(delay) else { continue };
             for slot in record.slots.clone() {
                 match &mut self.slots[slot as usize].state {
                     State::Backoff { tries, until } if *until > earliest => {
