@@ -88,7 +88,7 @@ impl Policy {
     }
 
     /// Where the doubling of `delay` stops, and how far apart a dead backend is tried. `None` stops the doubling at a day, and
-    /// tries a dead backend as far apart as its attempts have doubled the delay. While every backend of a pool is dead, its
+    /// tries a dead backend as far apart as its attempts have doubled the delay. While every backend of a pool or a set is dead, its
     /// attempts are at most a second apart. Default 10 s.
     #[must_use]
     pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {

@@ -76,8 +76,8 @@ settings! {
     /// a year.
     claim_timeout(Duration) as claim_timeout, Duration = Duration::from_secs(30);
     /// How long a request waits for a connection while every node is dead, within `claim_timeout`. Then it fails with the
-    /// reason of the last attempt. With 0 it fails once an attempt that began after it arrived has failed at every node. Over
-    /// HTTP/2 it is not used: a request fails at once. Default 5 s.
+    /// reason of the last attempt. With 0 it fails once an attempt that began after it arrived has failed at every node.
+    /// Default 5 s.
     outage_wait(Duration) as outage_wait, Duration = Duration::from_secs(5);
     /// More requests waiting for a connection than this are refused at once. Over HTTP/2 it counts those that wait because the
     /// servers take no more at a time. Default none.

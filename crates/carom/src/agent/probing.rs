@@ -20,6 +20,7 @@ pub(super) fn probe(maker: &Maker) -> Result<Set<Probe>, BuildError> {
         .monitor(monitor)
         .recovery(settings.recovery.clone())
         .lease_timeout(settings.claim_timeout)
+        .outage_wait(settings.outage_wait)
         .build()
 }
 

@@ -141,6 +141,7 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
         .maximum(settings.maximum)
         .recovery(settings.recovery.clone())
         .lease_timeout(settings.claim_timeout)
+        .outage_wait(settings.outage_wait)
         .max_idle(settings.connection_max_idle)
         .drain_timeout(FOREVER)
         .ejection(settings.ejection.clone())

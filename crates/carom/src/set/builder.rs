@@ -110,6 +110,15 @@ impl<S: Share> Builder<S> {
         self
     }
 
+    /// How long a lease of any backend waits while every known backend is dead, at most `lease_timeout`. Connects are attempted at
+    /// least every second meanwhile, and the lease fails with the reason of the last one. With 0 it fails once an attempt that
+    /// began after it arrived has failed at every known backend. A lease that names its backend fails with its own attempts.
+    /// Default 5 s.
+    pub fn outage_wait(mut self, outage_wait: Duration) -> Builder<S> {
+        self.options.outage_wait = outage_wait;
+        self
+    }
+
     /// Attempts, timeouts and delays of connecting. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for everything.
     /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2. An eager set takes no delay below 1 ms:
     /// it connects although nobody waits.

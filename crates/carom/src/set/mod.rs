@@ -36,7 +36,8 @@
 //!
 //! A set is lazy: it connects when somebody wants to. However many want the same backend, it is one dial, and all of them get
 //! its outcome; a failure is not remembered, except that the next dial keeps the delay of the recovery policy. An
-//! [`eager`](Builder::eager) set keeps connections before anybody asks.
+//! [`eager`](Builder::eager) set keeps connections before anybody asks. While every backend is dead, leases of any backend wait for
+//! up to [`outage_wait`](Builder::outage_wait), and each backend is tried at least every second for them.
 //!
 //! `max_idle` should be longer than the interval of anything that comes back regularly: below it, each round dials anew.
 

@@ -1,6 +1,7 @@
 //! Servers that answer with anything but an answer, and servers that die: what fails says so, and nothing fails that need not.
 
 use crate::agent::*;
+use crate::raw_http2::origin_of;
 use carom::agent::Step;
 use carom::pool::State;
 use http::Method;
@@ -278,6 +279,27 @@ async fn requests_wait_while_all_nodes_are_restarted() {
         tasks.spawn(async move { asked(&origin, get("/")).await.0 });
     }
     until("they wait", || origin.snapshot().pool.is_some_and(|pool| pool.pool.waiting == 8)).await;
+    servers[1].revive().unwrap();
+    while let Some(done) = soon(tasks.join_next()).await {
+        assert_eq!(done.unwrap(), 200);
+    }
+}
+
+#[tokio::test]
+async fn requests_over_http2_wait_while_all_nodes_are_restarted() {
+    let servers: [Server; 2] = servers().await;
+    let origin = origin_of(builder(), servers.each_ref().map(Server::address));
+    asked(&origin, get("/")).await;
+    for server in &servers {
+        server.kill().await;
+    }
+    until("the origin is Failed", || origin.state() == State::Failed).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let origin = origin.clone();
+        tasks.spawn(async move { asked(&origin, get("/")).await.0 });
+    }
+    until("they wait", || origin.snapshot().set.is_some_and(|set| set.waiting == 8)).await;
     servers[1].revive().unwrap();
     while let Some(done) = soon(tasks.join_next()).await {
         assert_eq!(done.unwrap(), 200);

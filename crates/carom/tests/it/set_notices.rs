@@ -311,6 +311,7 @@ async fn states_follow_what_works() {
         .backends([address(1)])
         .eager(true)
         .recovery(Policy::default().attempts(2).delay(ms(50)).max_delay(ms(200)))
+        .outage_wait(ms(0))
         .build()
         .unwrap();
     let mut states = set.states();

@@ -36,7 +36,7 @@ Config:
                                      certificate = \"chain.pem\", key = \"key.pem\", insecure = true }
                                      http to addresses needs server_name here, or host
     claim_timeout = \"5s\"             for a connection to be had
-    outage_wait = \"5s\"               of that, while every backend is dead (HTTP/1, tcp); 0 to fail
+    outage_wait = \"5s\"               of that, while every backend is dead; 0 to fail
     attempts = 3                     before a backend counts as dead, each with
     attempt_timeout = \"2s\"           this much time, doubled with each failure up to
     max_attempt_timeout = \"8s\"

@@ -1,6 +1,7 @@
 //! Leases of any backend: who serves them, who is dialled for them, and who is tried next.
 //!
-//! The most preferred backend is dialled first, and the next when it fails or takes long, until one works or all are dead.
+//! The most preferred backend is dialled first, and the next when it fails or takes long, until one works or all are dead: see
+//! `outage.rs`.
 
 use super::leases::Leased;
 use super::places::{Dial, Record};
@@ -19,6 +20,7 @@ impl Machine {
         }
         let waiter = self.wait(now, timeout, true);
         self.any.insert(waiter);
+        self.hasten_attempts(now);
         self.serve_any(now);
         Leased::Waiting(waiter)
     }
@@ -29,7 +31,9 @@ impl Machine {
             self.deliver(now, waiter, connection);
             self.abort_unneeded(now);
         }
-        if self.options.per_backend == 0 {
+        if self.outage.is_some() {
+            self.dial_in_outage(now);
+        } else if self.options.per_backend == 0 {
             self.place_any(now);
         } else {
             self.dial_for_any(now);
@@ -38,11 +42,16 @@ impl Machine {
 
     /// With a connection for each lease there is nothing to share: each gets a place at the backend that seems best.
     fn place_any(&mut self, now: Instant) {
+        if self.any.is_empty() {
+            return;
+        }
         while let (Some(&waiter), Some(backend)) = (self.any.first(), self.best_backend(now, |_, _| true)) {
             self.any.remove(&waiter);
             let place = self.choose_place(backend);
             self.wait_at(now, waiter, backend, place);
         }
+        // Dials that began in an outage are for nobody in particular.
+        self.abort_unneeded(now);
     }
 
     /// An attempt for one lease alone has failed: if it may be of any backend, and one fits that has not been tried for it,
@@ -85,20 +94,6 @@ impl Machine {
         if order.iter().any(|id| dials(id).any(fresh)) {
             return;
         }
-        let tried_now = |dial: &Dial| matches!(dial, Dial::Connecting { .. } | Dial::Held { .. });
-        let hopeless = |id: &u32| {
-            let record = self.backends.get(*id);
-            let no_use = record.failed_in == self.wave || record.must_wait(now);
-            record.health.is_dead() && no_use && !dials(id).any(tried_now)
-        };
-        if !order.is_empty() && order.iter().all(hopeless) {
-            let refusal = self.failure();
-            for waiter in std::mem::take(&mut self.any) {
-                self.refuse(waiter, refusal.clone());
-            }
-            self.abort_unneeded(now);
-            return;
-        }
         // One that is watched, at long intervals, counts as untried: somebody waits now.
         let untried = |id: &u32| {
             let record = self.backends.get(*id);
@@ -128,8 +123,8 @@ impl Machine {
     pub(super) fn doubt(&mut self, now: Instant, id: ConnectionId) {
         let Some((backend, place)) = self.dialled(id) else { return };
         self.backends.doubt(backend, Doubt::Slow);
-        if let Dial::Connecting { doubted, .. } = &mut self.place(backend, place).dial {
-            *doubted = true;
+        if let Dial::Connecting { id: current, doubted, .. } = &mut self.place(backend, place).dial {
+            *doubted |= *current == id;
         }
         self.serve_any(now);
     }

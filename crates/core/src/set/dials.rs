@@ -4,7 +4,7 @@ use super::anyone::patience;
 use super::places::{Connection, Dial, Entry, Place, Taking, What};
 use super::{Action, ConnectionId, Machine, Refusal, State, Timer};
 use crate::backend::Backend;
-use crate::backends::{Doubt, Health, Part, Setback};
+use crate::backends::{Doubt, Health, Part, RUNNING, Setback};
 use crate::idle::Idleness;
 use crate::recovery::{Policy, SHORTEST_DELAY, Tries, YOUNG};
 use std::time::{Duration, Instant};
@@ -18,33 +18,30 @@ impl Machine {
         record.connecting -= 1;
         record.accused = None;
         let failures = record.setback.take().map_or(0, |setback| setback.failures);
+        let tried = record.places[place as usize].dial.tries().map_or(0, |tries| tries.failures(&policy));
+        self.stop_dials(backend, place, Some(id));
         if self.backends.get(backend).health.is_dead() {
             self.backends.revive(backend);
         }
         self.backends.set_health(backend, Health::Proven { doubt: Doubt::None, rest: None });
         self.rotate(now);
-        let record = self.backends.get_mut(backend);
-        let found = &mut record.places[place as usize];
-        if let Dial::Connecting { tries, .. } = &found.dial {
-            let failures = failures.max(tries.failures(&policy));
-            let connection = Connection {
-                backend,
-                place,
-                leases: 0,
-                capacity: usize::MAX,
-                turn: 0,
-                served: false,
-                idleness: Idleness::Using,
-                created: now,
-                last_used: now,
-                failures,
-                taking: Taking::Leases,
-                rank: (false, 0),
-            };
-            found.enter(Dial::Nothing);
-            found.connection = Some(id);
-            self.entries[id.index()].what = What::Connection(connection);
-        }
+        self.note_outage(now);
+        let connection = Connection {
+            backend,
+            place,
+            leases: 0,
+            capacity: usize::MAX,
+            turn: 0,
+            served: false,
+            idleness: Idleness::Using,
+            created: now,
+            last_used: now,
+            failures: failures.max(tried),
+            taking: Taking::Leases,
+            rank: (false, 0),
+        };
+        self.place(backend, place).connection = Some(id);
+        self.entries[id.index()].what = What::Connection(connection);
         self.reopen(id);
         self.connected += 1;
         // What somebody asked for by name says nothing about those that the set knows.
@@ -54,6 +51,14 @@ impl Machine {
         self.actions.push_back(Action::Added(id));
         for waiter in std::mem::take(&mut self.place(backend, place).waiters) {
             self.deliver(now, waiter, id);
+        }
+        if self.place(backend, place).private && self.connection(id).is_some_and(|connection| connection.leases == 0) {
+            // It was dialled in an outage, for nobody in particular.
+            match self.any.first() {
+                Some(&waiter) => self.deliver(now, waiter, id),
+                None => self.shut(now, id),
+            }
+            self.abort_unneeded(now);
         }
         self.serve_any(now);
         self.start_looking(now);
@@ -70,13 +75,26 @@ impl Machine {
         let record = self.record(backend);
         record.connecting -= 1;
         let found = &mut record.places[place as usize];
-        let Dial::Connecting { tries, .. } = &found.dial else { return };
-        let mut tries = tries.clone();
-        match tries.fail(&policy, &mut self.random) {
-            Some(delay) => self.back_off(now, backend, place, tries, delay.max(SHORTEST_DELAY)),
-            None => self.exhausted(now, backend, place, &policy),
+        let hung = found.hanging.iter().position(|hanging| hanging.id == id).map(|at| found.hanging.remove(at));
+        let began = hung.map_or(found.dialled_at, |hanging| Some(hanging.began));
+        let dial = found.dial.clone();
+        self.backends.note_failed_attempt(backend, began, self.outage.as_mut());
+        match dial {
+            Dial::Connecting { mut tries, .. } if hung.is_none() => match tries.fail(&policy, &mut self.random) {
+                Some(delay) => self.back_off(now, backend, place, tries, delay.max(SHORTEST_DELAY)),
+                None => self.exhausted(now, backend, place, &policy),
+            },
+            Dial::Connecting { id: beside, .. } => {
+                self.set_back(now, backend, &policy);
+                self.dial_beside(now, beside);
+            }
+            Dial::Nothing | Dial::Held { .. } | Dial::Backoff { .. } => {
+                self.set_back(now, backend, &policy);
+                self.abort_if_unneeded(now, backend, place);
+            }
         }
         self.give_turns(now, backend);
+        self.fail_waiting(now);
         self.serve_any(now);
     }
 
@@ -222,7 +240,7 @@ impl Machine {
         }
     }
 
-    fn connect_when_allowed(&mut self, now: Instant, backend: u32, place: u32, tries: Tries) {
+    pub(super) fn connect_when_allowed(&mut self, now: Instant, backend: u32, place: u32, tries: Tries) {
         let record = self.record(backend);
         let found = &record.places[place as usize];
         // A private place belongs to one lease, so the callers set its pace.
@@ -251,12 +269,16 @@ impl Machine {
         self.counters.connects += 1;
         self.actions.push_back(Action::Dial { connection: id, backend: to, timeout });
         self.set_timer(now + patience(timeout), Timer::Doubt(id));
+        if self.outage.is_some() {
+            self.set_timer(now + RUNNING, Timer::Hanging(id));
+        }
     }
 
     fn back_off(&mut self, now: Instant, backend: u32, place: u32, tries: Tries, delay: Duration) {
         let policy = self.policy(backend);
         let failures = tries.failures(policy);
         self.backends.doubt(backend, Doubt::Failing);
+        let delay = self.cap_in_outage(backend, delay);
         let record = self.record(backend);
         let setback = Setback { failures, failed_at: now, until: now + delay };
         (record.setback, record.accused) = (Some(setback), None);
@@ -276,23 +298,23 @@ impl Machine {
 
     /// The attempts of a place ran out. Nothing of that is kept but when the next attempt may be made.
     fn exhausted(&mut self, now: Instant, backend: u32, place: u32, policy: &Policy) {
-        let (wave, random) = (self.wave, &mut self.random);
+        self.set_back(now, backend, policy);
+        let wave = self.wave;
         let record = self.backends.get_mut(backend);
-        let failures = record.setback.map_or(0, |setback| setback.failures) + 1;
-        let until = now + policy.delay_after(failures, random);
-        record.setback = Some(Setback { failures, failed_at: now, until });
-        record.accused = None;
         record.failed_in = wave;
         let worked = record.health.has_worked();
         // One that works is not dead: it would not have more connections.
         let dead = !record.works();
         let unreachable = Refusal::Unreachable(std::sync::Arc::clone(&record.backend));
-        record.places[place as usize].vacate();
+        let found = &mut record.places[place as usize];
+        found.enter(Dial::Nothing);
+        found.planned = false;
         if dead {
             self.backends.set_health(backend, Health::Dead { worked });
         }
         // Before it is told that nobody is left: somebody who was left out may be.
         self.rotate(now);
+        self.note_outage(now);
         // Whoever waits at another place for its turn or for the next attempt gets the same outcome.
         let concerned = |(i, other): (usize, &Place)| match other.dial {
             Dial::Nothing => i == place as usize,
@@ -309,7 +331,6 @@ impl Machine {
             }
             self.abort_dial(backend, at);
         }
-        self.fail_if_all_dead();
         self.watch(now, backend, place);
         self.replan(now);
         self.forget_if_unused(now, backend);
@@ -322,14 +343,25 @@ impl Machine {
         }
         let policy = self.policy(backend).clone();
         let delay = policy.watch_delay(&mut self.random);
+        let delay = self.cap_in_outage(backend, delay);
         self.wait_until(now + delay, backend, place, Tries::watching(&policy));
     }
 
-    pub(super) fn fail_if_all_dead(&mut self) {
-        let all_dead = self.backends.all_dead();
-        match self.state {
-            State::Starting | State::Running if all_dead => self.state = State::Failed,
-            State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => {}
+    /// Another attempt has failed of a backend of which none was left.
+    fn set_back(&mut self, now: Instant, backend: u32, policy: &Policy) {
+        let failures = self.backends.get(backend).setback.map_or(0, |setback| setback.failures) + 1;
+        let delay = policy.delay_after(failures, &mut self.random);
+        let until = now + self.cap_in_outage(backend, delay);
+        let record = self.record(backend);
+        record.setback = Some(Setback { failures, failed_at: now, until });
+        record.accused = None;
+    }
+
+    /// In an outage the next attempt is made within a second.
+    fn cap_in_outage(&mut self, backend: u32, delay: Duration) -> Duration {
+        if self.outage.is_none() {
+            return delay;
         }
+        delay.min(self.policy(backend).clone().outage_delay(&mut self.random))
     }
 }

@@ -1,6 +1,6 @@
 //! Leases: who wants one, who waits for one, and who lets go.
 
-use super::places::{Dial, Taking};
+use super::places::{BackendPlaces, Dial, Taking};
 use super::{Action, ConnectionId, Delivery, Machine, Refusal, State, Timer, WaiterId};
 use crate::backend::Backend;
 use crate::recovery::DAY;
@@ -269,9 +269,10 @@ impl Machine {
     }
 
     pub(super) fn time_out(&mut self, now: Instant, waiter: WaiterId) {
-        let Some(after) = self.waiters.get(&waiter).map(|waiter| waiter.timeout) else { return };
+        let Some(&Waiter { timeout: after, takes_any, .. }) = self.waiters.get(&waiter) else { return };
         self.leave_line(now, waiter);
-        self.tell_refused(waiter, Refusal::TimedOut { after });
+        let in_outage = takes_any && self.outage.is_some();
+        self.tell_refused(waiter, if in_outage { self.failure() } else { Refusal::TimedOut { after } });
     }
 
     /// Ends the dial of a place that nobody wants the outcome of.
@@ -300,20 +301,30 @@ impl Machine {
         let is_kept = record.wanted && place == 0;
         let found = &mut record.places[place as usize];
         let wanted = is_kept || serves_any || !found.waiters.is_empty();
-        match found.dial {
-            Dial::Connecting { .. } | Dial::Held { .. } | Dial::Backoff { .. } if wanted => {}
-            Dial::Nothing => {}
-            Dial::Backoff { .. } => found.vacate(),
+        if found.connection.is_none() && found.is_taken() && !wanted {
+            found.planned = false;
+            self.stop_dials(backend, place, None);
+        }
+    }
+
+    /// Ends what a place dials, but for this one.
+    pub(super) fn stop_dials(&mut self, backend: u32, place: u32, but: Option<ConnectionId>) {
+        let record: &mut BackendPlaces = self.record(backend);
+        let found = &mut record.places[place as usize];
+        let current = match found.dial {
+            Dial::Connecting { id, .. } => Some(id),
             Dial::Held { .. } => {
-                found.vacate();
                 record.held.retain(|held| *held != place);
+                None
             }
-            Dial::Connecting { id, .. } => {
-                found.vacate();
-                record.connecting -= 1;
-                self.actions.push_back(Action::Abort(id));
-                self.free_entry(id);
-            }
+            Dial::Nothing | Dial::Backoff { .. } => None,
+        };
+        let hanging = std::mem::take(&mut found.hanging).into_iter().map(|hanging| hanging.id);
+        found.enter(Dial::Nothing);
+        for id in hanging.chain(current).filter(|id| Some(*id) != but) {
+            self.record(backend).connecting -= 1;
+            self.actions.push_back(Action::Abort(id));
+            self.free_entry(id);
         }
     }
 }

@@ -32,7 +32,7 @@ impl Machine {
         if self.state == State::Failed && diff.added.iter().any(works) {
             self.state = State::Running;
         }
-        self.fail_if_all_dead();
+        self.note_outage(now);
         self.replan(now);
         self.serve_any(now);
     }
@@ -74,7 +74,7 @@ impl Machine {
     }
 
     /// Those who wait at this backend and would take any other do not wait for this one.
-    fn call_back(&mut self, id: u32) {
+    pub(super) fn call_back(&mut self, id: u32) {
         let Machine { backends, waiters, any, .. } = self;
         for place in &mut backends.get_mut(id).places {
             place.waiters.retain(|id| {

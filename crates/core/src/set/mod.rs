@@ -41,6 +41,7 @@ mod membership;
 mod observation;
 mod open;
 mod options;
+mod outage;
 mod outliers;
 mod places;
 mod snapshot;
@@ -52,8 +53,8 @@ pub use places::ConnectionId;
 pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
-use crate::backends::Backends;
 pub use crate::backends::CheckId;
+use crate::backends::{Backends, Outage};
 use crate::news::News;
 use crate::options::OptionsError;
 use crate::random::Random;
@@ -79,7 +80,8 @@ pub enum State {
     Starting,
     /// Something has been connected.
     Running,
-    /// Every known backend is dead. A lease tries again all the same.
+    /// Every known backend is dead: leases of any backend wait for up to `outage_wait` while connects are attempted at least every
+    /// second. Or no backend is known and the resolver has failed: they fail at once.
     Failed,
     /// No new leases; some are still out.
     Stopping,
@@ -179,6 +181,8 @@ enum Timer {
     Backoff { backend: u32, serial: u64, place: u32, stay: u64 },
     /// A dial takes long: whoever takes any backend should not wait for this one alone.
     Doubt(ConnectionId),
+    /// A dial has taken a second in an outage.
+    Hanging(ConnectionId),
     /// The holders' time is over.
     Drain(ConnectionId),
     /// A backend's failures are old enough to be forgotten.
@@ -209,6 +213,8 @@ pub struct Machine {
     /// Counts the times that somebody began to wait for any backend: each gives every backend another chance.
     wave: u64,
     resolver_failed: bool,
+    /// Every known backend is dead.
+    outage: Option<Outage>,
     timers: Timers<Timer>,
     look_at: Option<Instant>,
     /// Something was found unused for long enough: it is released unless it is leased before the driver comes back.
@@ -244,6 +250,7 @@ impl Machine {
             next_waiter: 0,
             wave: 0,
             resolver_failed: false,
+            outage: None,
             timers: Timers::new(),
             look_at: None,
             release_at: None,
@@ -287,8 +294,10 @@ impl Machine {
 
     /// When [`handle_timeout`](Machine::handle_timeout) wants to be called, at the latest.
     pub fn next_timeout(&self) -> Option<Instant> {
+        let failure = self.outage.and_then(|outage| outage.next_failure());
         let next_check = self.backends.next_check().filter(|_| !self.is_closed());
-        [self.timers.next(), self.look_at, self.release_at, self.disturb_at, next_check].into_iter().flatten().min()
+        let times = [self.timers.next(), failure, self.look_at, self.release_at, self.disturb_at, next_check];
+        times.into_iter().flatten().min()
     }
 
     /// Time has passed: does what is due.
@@ -303,11 +312,16 @@ impl Machine {
                     self.back_off_over(now, backend, serial, place, stay)
                 }
                 Timer::Doubt(connection) => self.doubt(now, connection),
+                Timer::Hanging(connection) => {
+                    self.dial_in_outage(now);
+                    self.dial_beside(now, connection);
+                }
                 Timer::Drain(connection) => self.drain_over(now, connection),
                 Timer::Forget(backend) => self.forget_if_unused(now, backend),
                 Timer::Ejection(_) => self.end_ejections(now),
             }
         }
+        self.fail_waiting(now);
         self.disturb(now);
         self.start_health_checks(now);
     }
@@ -318,7 +332,7 @@ impl Machine {
             return;
         }
         self.state = State::Stopping;
-        (self.disturb_at, self.look_at, self.release_at) = (None, None, None);
+        (self.disturb_at, self.look_at, self.release_at, self.outage) = (None, None, None, None);
         for waiter in std::mem::take(&mut self.waiters).into_keys() {
             self.tell_refused(waiter, Refusal::Closed);
         }
@@ -360,7 +374,7 @@ impl Machine {
             Timer::Ejection(backend) => {
                 backends.lookup(backend).is_some_and(|record| record.uses.ejected_until().is_some())
             }
-            Timer::Doubt(connection) | Timer::Drain(connection) => {
+            Timer::Doubt(connection) | Timer::Hanging(connection) | Timer::Drain(connection) => {
                 entries.get(connection.index as usize).is_some_and(|entry| entry.epoch == connection.epoch)
             }
         });

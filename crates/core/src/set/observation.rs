@@ -1,6 +1,6 @@
 //! A closer look than a snapshot: every backend by itself, and what has happened so far.
 
-use super::places::{Dial, Record};
+use super::places::{Dial, Place, Record};
 use super::snapshot::Snapshot;
 use super::{Machine, Refusal};
 use crate::backend::{Backend, BackendState};
@@ -108,7 +108,7 @@ impl Record {
             state: if is_left { BackendState::Removed } else { self.state() },
             is_out: self.is_judged_out() && !is_panic,
             is_failing: self.is_failing(),
-            dialling: self.places.iter().filter(|place| place.dial.is_under_way()).count(),
+            dialling: self.places.iter().map(Place::dialling).sum(),
             next_attempt: self.next_attempt(),
             ejected_until: self.uses.ejected_until(),
         }

@@ -30,6 +30,9 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// How long a lease may take in all.
     pub lease_timeout: Duration,
+    /// How long a lease of any backend waits while every known backend is dead, at most `lease_timeout`. With 0 it fails once an
+    /// attempt that began after it arrived has failed at every known backend.
+    pub outage_wait: Duration,
     /// Attempts, timeouts and delays of connecting; of an eager set, delays of at least 1 ms.
     pub recovery: Recovery,
     /// When a backend that serves badly is left out; `None` never does.
@@ -42,7 +45,7 @@ pub struct Options {
     pub connecting_per_backend: usize,
 }
 
-/// Lazy, 1 connection per backend, released after 60 s; 30 s to drain and to lease; the rest as for a pool.
+/// Lazy, 1 connection per backend, released after 60 s; 30 s to drain and to lease, 5 s of that in an outage; the rest as for a pool.
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             idle_interval: None,
             drain_timeout: Duration::from_secs(30),
             lease_timeout: Duration::from_secs(30),
+            outage_wait: Duration::from_secs(5),
             recovery: Recovery::default(),
             ejection: None,
             health_check: None,
@@ -87,6 +91,7 @@ impl Options {
         for (option, time) in times {
             sane(option, time)?;
         }
+        sane("outage_wait", Some(self.outage_wait).filter(|wait| !wait.is_zero()))?;
         recurring("max_idle", self.max_idle)?;
         recurring("idle_interval", self.idle_interval)?;
         recurring("decoherence", Some(self.decoherence))?;

@@ -64,6 +64,8 @@ pub(super) struct Place {
     pub(super) stay: u64,
     /// When its last dial began.
     pub(super) dialled_at: Option<Instant>,
+    /// Dials that have taken longer than a second in an outage.
+    pub(super) hanging: Vec<Hanging>,
     pub(super) connection: Option<ConnectionId>,
     pub(super) waiters: BTreeSet<WaiterId>,
     /// For one lease alone.
@@ -79,6 +81,13 @@ pub(super) enum Dial {
     Held { tries: Tries },
     Connecting { id: ConnectionId, tries: Tries, doubted: bool },
     Backoff { tries: Tries, until: Instant },
+}
+
+/// A dial of a place that dials once more beside it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hanging {
+    pub(super) id: ConnectionId,
+    pub(super) began: Instant,
 }
 
 /// What a number in the table stands for now.
@@ -160,6 +169,13 @@ impl Part for BackendPlaces {
 }
 
 impl Dial {
+    pub(super) fn tries(&self) -> Option<&Tries> {
+        match self {
+            Dial::Held { tries } | Dial::Connecting { tries, .. } | Dial::Backoff { tries, .. } => Some(tries),
+            Dial::Nothing => None,
+        }
+    }
+
     /// It dials, or waits for its turn to: not for the time of its next attempt.
     pub(super) fn is_under_way(&self) -> bool {
         match self {
@@ -175,6 +191,7 @@ impl Place {
             dial: Dial::Nothing,
             stay: 0,
             dialled_at: None,
+            hanging: Vec::new(),
             connection: None,
             waiters: BTreeSet::new(),
             private,
@@ -195,7 +212,12 @@ impl Place {
 
     /// There is a connection, or one on its way.
     pub(super) fn is_taken(&self) -> bool {
-        self.connection.is_some() || self.dial != Dial::Nothing
+        self.connection.is_some() || self.dial != Dial::Nothing || !self.hanging.is_empty()
+    }
+
+    /// Dials under way or waiting for their turn.
+    pub(super) fn dialling(&self) -> usize {
+        usize::from(self.dial.is_under_way()) + self.hanging.len()
     }
 
     /// Nobody is in it and nobody waits.

@@ -92,7 +92,7 @@ impl Machine {
         Figures {
             known: self.backends.known(),
             dead: self.backends.dead(),
-            dialling: places().filter(|place| place.dial.is_under_way()).count(),
+            dialling: places().map(Place::dialling).sum(),
             waiting: self.waiters.len(),
             connected: places().filter(|place| place.connection.is_some()).count(),
         }
@@ -148,8 +148,9 @@ impl Machine {
             return Err(format!("{up} connections, {} counted", self.connected));
         }
         for (id, record) in self.backends.all() {
-            let dialling = |place: &&Place| matches!(place.dial, Dial::Connecting { .. });
-            let connecting = record.places.iter().filter(dialling).count();
+            let dialling =
+                |place: &Place| usize::from(matches!(place.dial, Dial::Connecting { .. })) + place.hanging.len();
+            let connecting: usize = record.places.iter().map(dialling).sum();
             if connecting != record.connecting {
                 return Err(format!("backend {id}: {connecting} connecting, {} counted", record.connecting));
             }
@@ -168,7 +169,7 @@ impl Machine {
             }
             for place in &record.places {
                 let (connection, planned) = (place.connection, place.planned);
-                if (connection.is_some() && place.dial != Dial::Nothing) || (planned && !place.is_taken()) {
+                if (connection.is_some() && place.dialling() > 0) || (planned && !place.is_taken()) {
                     return Err(format!("backend {id}: a place is not what it is said to be: {place:?}"));
                 }
                 let Some(connection) = connection else { continue };

@@ -33,6 +33,7 @@ mod resolver_world;
 mod schedules;
 mod set_keeping;
 mod set_leases;
+mod set_outage;
 mod set_outliers;
 mod set_regressions;
 mod set_rules;

@@ -5,7 +5,7 @@
 
 use crate::set_world::{Behaviour, Setting, Trace, World, backend, for_each_schedule, ms};
 use carom_core::random::Random;
-use carom_core::set::Want;
+use carom_core::set::{State, Want};
 
 /// Every promise that can be judged step by step is; see `set_world/promises.rs`.
 #[test]
@@ -94,6 +94,44 @@ fn a_backend_that_does_not_serve_blocks_nobody_who_takes_any() {
         let (_, patience) = world.setting.patience;
         world.run_for(patience);
         assert_eq!(world.refused(), 0, "one serves");
+        world.end();
+    });
+}
+
+/// H3: every server is down, then one accepts connections again. What holds while all are down is in `set_world/promises.rs`.
+#[test]
+fn outage_ends_for_leases_within_a_second_of_the_first_server_that_is_back() {
+    for_each_schedule(800, |seed, trace| {
+        let mut random = Random::new(seed);
+        let mut world = World::new(Setting::with_an_outage(seed), seed, trace);
+        world.publish_all();
+        world.run_for(ms(random.below(2_000) as u64));
+        let servers = world.setting.servers;
+        let back = random.below(servers);
+        for server in 0..servers {
+            // An attempt that fails after nearly a second is followed by a delay.
+            let may_hang = server != back || world.setting.limits.max_timeout > ms(1_000);
+            let hangs = may_hang && random.chance(0.5);
+            world.behave(server, if hangs { Behaviour::Hangs } else { Behaviour::Refuses });
+        }
+        // Connections that were accepted just before that are closed as well.
+        world.run_for(world.setting.dial);
+        (0..servers).for_each(|server| world.cut_off(server));
+        let mut steps = 0;
+        while world.machine.state() != State::Failed {
+            world.run_for(ms(10));
+            steps += 1;
+            assert!(steps < 10_000, "no outage although every server is down");
+        }
+        world.run_for(ms(random.below(8_000) as u64));
+        world.come_back(back);
+        world.ask(Want::any(), ms(60_000));
+        let (dial, late) = (world.setting.dial, world.setting.late);
+        world.run_for(ms(1_000) + 2 * dial + 4 * late);
+        assert_eq!(world.machine.state(), State::Running, "the outage is not over");
+        let refused = world.refused();
+        world.run_for(ms(8_000));
+        assert_eq!(world.refused(), refused, "a lease failed that had waited for the outage to end");
         world.end();
     });
 }

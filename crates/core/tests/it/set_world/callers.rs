@@ -48,6 +48,7 @@ impl World {
                 }
             }
         }
+        self.after_machine();
     }
 
     pub(super) fn caller_comes(&mut self) {
@@ -112,6 +113,8 @@ impl World {
             Refusal::NoSuchPlace { .. } => panic!("nobody waits for what is not there"),
             Refusal::TimedOut { after } => {
                 assert_eq!(*after, caller.timeout);
+                let outage = self.is_outage();
+                assert!(caller.want.backend.is_some() || !outage, "timed out in an outage");
                 assert!(self.clock >= caller.deadline, "before its time was over");
             }
             Refusal::Unreachable(unreachable) => {
@@ -124,6 +127,9 @@ impl World {
                 // Alone at a backend it may fail where others have succeeded.
                 assert!(dead == known || self.setting.options.per_backend == 0, "not all are dead");
                 assert_eq!(*known, self.known.len());
+                if dead == known && *known > 0 {
+                    self.promise_it_failed_in_time(caller);
+                }
             }
         }
     }

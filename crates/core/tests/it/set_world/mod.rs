@@ -72,6 +72,8 @@ pub(crate) struct World {
     books: Books,
     figures: Figures,
     calm: bool,
+    /// Since when a server has accepted connections after all were down.
+    back_since: Option<Moment>,
     trace: Trace,
 }
 
@@ -95,6 +97,7 @@ impl World {
             books: Books::default(),
             figures: Figures::default(),
             calm: false,
+            back_since: None,
             trace: trace.clone(),
             setting,
         };
@@ -116,6 +119,23 @@ impl World {
 
     pub(crate) fn behave(&mut self, server: usize, behaviour: Behaviour) {
         self.behaviour[server] = behaviour;
+    }
+
+    /// The connections to a server end.
+    pub(crate) fn cut_off(&mut self, server: usize) {
+        for id in self.books.connections_to(server) {
+            self.note(|_| format!("{id:?} is cut off"));
+            self.books.ended_by_itself(self.clock, id, &self.setting);
+            self.machine.handle_ended(self.now(), id);
+            self.after_machine();
+        }
+    }
+
+    /// A server accepts connections again after all were down.
+    pub(crate) fn come_back(&mut self, server: usize) {
+        self.behave(server, Behaviour::Healthy);
+        self.back_since = Some(self.clock);
+        self.note(|_| format!("{server} is back"));
     }
 
     /// Nothing fails or changes any more, and callers stay away.
@@ -329,6 +349,11 @@ impl World {
     }
 
     fn after_machine(&mut self) {
+        // As in a driver: callers have their leases before anything is done to a connection.
+        while let Some(delivery) = self.machine.poll_delivery() {
+            self.note(|_| format!("  {delivery:?}"));
+            self.deliver(delivery);
+        }
         while let Some(action) = self.machine.poll_action() {
             self.note(|_| format!("  {action:?}"));
             self.promise_actions(&action);
@@ -344,10 +369,6 @@ impl World {
                 };
                 self.at(self.clock + after.min(timeout), Event::Dialled(connection, accepted));
             }
-        }
-        while let Some(delivery) = self.machine.poll_delivery() {
-            self.note(|_| format!("  {delivery:?}"));
-            self.deliver(delivery);
         }
         self.check();
     }

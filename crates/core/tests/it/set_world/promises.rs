@@ -8,6 +8,9 @@ use carom_core::set::{Action, ConnectionId, Machine, State, Want};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// The longest time between attempts in an outage, and the age at which an attempt hangs.
+const OUTAGE_DELAY: Duration = Duration::from_secs(1);
+
 /// What the world remembers to judge by.
 #[derive(Default)]
 pub(super) struct Books {
@@ -36,6 +39,8 @@ pub(super) struct Books {
     last_wake: Moment,
     steps: (Moment, usize),
     state: Option<State>,
+    /// Since when every known backend has been dead.
+    outage_since: Option<Moment>,
     /// Most that waited at a time, and most dials and connections.
     most: (usize, usize),
 }
@@ -84,6 +89,11 @@ impl Books {
 
     pub(super) fn last_failure(&self, server: usize) -> Option<Moment> {
         self.failures.get(&server).copied()
+    }
+
+    pub(super) fn connections_to(&self, server: usize) -> Vec<ConnectionId> {
+        let is_up = |(_, link): &(&ConnectionId, &Link)| link.server == server && link.stage == Stage::Up;
+        self.links.iter().filter(is_up).map(|(id, _)| *id).collect()
     }
 
     pub(super) fn some_gone(&self, random: &mut Random) -> Option<ConnectionId> {
@@ -211,6 +221,7 @@ impl World {
         let observation = self.machine.observe();
         self.figures_agree(&observation);
         let snapshot = observation.figures;
+        self.promise_attempts_go_on_in_an_outage(snapshot.dead);
         let leases: usize = self.books.links.values().map(|link| link.leases).sum();
         assert_eq!((snapshot.leases, snapshot.waiting), (leases, self.waiting.len()), "leases, waiters");
         assert_eq!(snapshot.known, self.books.known.len().min(if self.books.closing { 0 } else { usize::MAX }));
@@ -232,6 +243,44 @@ impl World {
         let most = self.books.most.0 + self.books.most.1 + places;
         let footprint = self.machine.footprint();
         assert!(footprint <= 8 * most + 80, "{footprint} for at most {most} things");
+    }
+
+    pub(super) fn is_outage(&self) -> bool {
+        self.books.outage_since.is_some()
+    }
+
+    /// In an outage every known backend is tried within a second while a lease of any waits; an attempt that hangs does not keep
+    /// others from it.
+    fn promise_attempts_go_on_in_an_outage(&mut self, dead: usize) {
+        let is_outage = dead > 0 && dead == self.known.len() && !self.books.closing;
+        self.books.outage_since = is_outage.then(|| self.books.outage_since.unwrap_or(self.clock));
+        let Some(since) = self.books.outage_since.filter(|_| self.setting.jump_every.is_none()) else { return };
+        let any = self.waiting.values().filter(|caller| caller.want.backend.is_none());
+        let Some(came) = any.map(|caller| caller.came).min() else { return };
+        for server in self.known.keys() {
+            let dials = || {
+                let dials = |link: &&Link| link.server == *server && link.stage == Stage::Dialling;
+                self.books.links.values().filter(dials)
+            };
+            if dials().count() == self.setting.options.connecting_per_backend {
+                continue;
+            }
+            let dialled = dials().map(|link| link.created).max().max(self.books.last_failure(*server));
+            let quiet = self.clock - since.max(came).max(dialled.unwrap_or_default());
+            assert!(quiet <= OUTAGE_DELAY + 2 * self.setting.late, "no attempt at {server} for {quiet:?}");
+        }
+    }
+
+    /// A lease of any backend fails in an outage: at its deadline, after `outage_wait`, or when an attempt that began later failed
+    /// at every backend.
+    pub(super) fn promise_it_failed_in_time(&self, caller: &Caller) {
+        let wait = self.setting.options.outage_wait;
+        // The outage may have begun just now.
+        let since = self.books.outage_since.unwrap_or(self.clock).max(caller.came);
+        let tried = |server: &usize| self.books.last_failure(*server).is_some_and(|failed| failed >= caller.came);
+        let is_over = if wait.is_zero() { self.known.keys().all(tried) } else { since + wait <= self.clock };
+        assert!(is_over || caller.deadline <= self.clock, "failed too early: {caller:?}, outage since {since:?}");
+        assert!(self.back_since.is_none_or(|back| caller.came < back), "it was made after a server was back");
     }
 
     pub(super) fn promise_actions(&mut self, action: &Action) {
@@ -298,7 +347,11 @@ impl World {
         let dialling = self.books.links.values().filter(of).filter(|link| link.stage == Stage::Dialling).count();
         assert!(dialling <= options.connecting_per_backend, "{dialling} dials to one backend");
         let taking = self.books.links.values().filter(of).filter(|link| link.takes_leases()).count();
-        assert!(options.per_backend == 0 || dialling + taking <= options.per_backend, "more than there are places");
+        let hangs = |link: &&Link| link.stage == Stage::Dialling && link.created + OUTAGE_DELAY <= self.clock;
+        let hanging = self.books.links.values().filter(of).filter(hangs).count();
+        // Those that hang may have begun in an outage.
+        let places = options.per_backend + hanging;
+        assert!(options.per_backend == 0 || dialling + taking <= places, "more than there are places");
         // H6: with the bound on dials under way, no more attempts than that in each delay.
         let rests = self.books.rests.get(&server);
         assert!(rests.is_none_or(|until| *until <= self.clock), "dialled before {rests:?}");

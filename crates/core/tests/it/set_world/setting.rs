@@ -64,6 +64,7 @@ impl Setting {
             idle_interval: Some(one_of(random, &[ms(20), ms(150), ms(1_000)])),
             drain_timeout: one_of(random, &[ms(0), ms(200), ms(2_000)]),
             lease_timeout: ms(1_000),
+            outage_wait: one_of(random, &[ms(0), ms(1_000), ms(5_000)]),
             recovery: limits.recovery(),
             health_check: None,
             ejection: random.chance(0.5).then(|| {
@@ -111,6 +112,19 @@ impl Setting {
         (setting.weather_every, setting.backends_every, setting.jump_every) = (None, None, None);
         setting.caller_every = setting.caller_every.min(ms(60));
         setting.closes_after = Some(setting.closes_after.unwrap_or(1));
+        setting
+    }
+
+    /// Leases of any backend, which are not given up. Servers do as they are told.
+    pub(crate) fn with_an_outage(seed: u64) -> Setting {
+        let mut setting = Setting::wild(seed);
+        (setting.names, setting.gives_up) = (0.0, 0.0);
+        (setting.weather_every, setting.backends_every, setting.jump_every) = (None, None, None);
+        setting.options.ejection = None;
+        // No lease ends by its own deadline, and a server that hangs can be tried again each second.
+        setting.patience = (ms(60_000), ms(60_000));
+        setting.options.connecting_per_backend += 3;
+        setting.options.outage_wait = ms([0, 2_000, 5_000][seed as usize % 3]);
         setting
     }
 
