@@ -65,6 +65,10 @@ impl Liveness {
 /// A connection that ends in another way, or is closed when it comes back, blames nothing. It is replaced at once if it was used, and
 /// after one `delay` of the recovery policy if it was not.
 ///
+/// When a connection breaks or does not pass a check, its node may have restarted: the idle connections of the backend that were opened
+/// before are suspect. They are not lent until `liveness` and `check`, asked in the background, say that they work; the first that fails
+/// closes them all. A connector that has neither cannot tell: then they are replaced once a connect to the backend has succeeded.
+///
 /// Cancel safety: the futures are dropped when they take too long or are no longer wanted. A connection whose `check`
 /// or `recycle` was cut short is closed, never lent.
 pub trait Connect: Send + Sync + 'static {

@@ -129,7 +129,11 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
             closed(shared, now, slot);
         }
         Action::Abandon { slot, .. } => closed(shared, now, slot),
-        Action::Watch { .. } | Action::Check { .. } | Action::Recycle { .. } | Action::Overdue { .. } => {}
+        Action::Watch { .. }
+        | Action::Check { .. }
+        | Action::Recycle { .. }
+        | Action::Suspect { .. }
+        | Action::Overdue { .. } => {}
     }
 }
 

@@ -72,6 +72,9 @@ impl Life {
 ///                              +--> Gone, or Backoff when an attempt was cut short
 /// ```
 ///
+/// A connection is taken aside for a check when it has idled for a while, after a use, or when another connection of its backend
+/// broke: then it is suspect, and waits for its turn.
+///
 /// `Closing` lasts until the driver says that the connection, or the attempt to make one, has ended; until then the slot
 /// counts against the maximum.
 #[derive(Clone, Debug)]
@@ -124,6 +127,10 @@ pub(crate) enum Aside {
     Check,
     /// It has been used. Passing makes that a successful use, unless its user reported otherwise.
     AfterUse { report: Report },
+    /// Another connection of the backend broke: it waits for its check, or, if nothing is known of it, for a connect.
+    Suspect { unknown: bool },
+    /// Its check because of that.
+    SuspectCheck,
 }
 
 /// What follows when a slot's connection has ended.
@@ -160,7 +167,7 @@ pub enum Phase {
     Idle,
     /// Lent.
     Busy,
-    /// Being checked, or cleaned after use.
+    /// Being checked, or cleaned after use, or waiting for a check because another connection of the backend broke.
     Checking,
     /// Ending.
     Closing,
@@ -201,6 +208,21 @@ impl State {
         }
     }
 
+    /// Connected, but not known to work since another connection of the backend broke.
+    pub(crate) fn is_suspect(&self) -> bool {
+        match self {
+            State::Checking { aside: Aside::Suspect { .. } | Aside::SuspectCheck, .. } => true,
+            State::Checking { aside: Aside::Check | Aside::AfterUse { .. }, .. }
+            | State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Idle { .. }
+            | State::Busy { .. }
+            | State::Closing { .. } => false,
+        }
+    }
+
     pub(crate) fn phase(&self) -> Option<Phase> {
         match self {
             State::Gone => None,
@@ -219,6 +241,8 @@ impl State {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     phases: [u32; Phase::COUNT],
+    /// Of those that are checked: how many are suspect.
+    suspects: u32,
 }
 
 impl Counts {
@@ -232,9 +256,14 @@ impl Counts {
         self.phases.iter().map(|count| *count as usize).sum()
     }
 
-    /// Those with a connection that works as far as anyone knows.
+    /// Those with a connection that works as far as anyone knows: suspect ones are not among them.
     pub fn working(&self) -> usize {
-        self.of(Phase::Idle) + self.of(Phase::Busy) + self.of(Phase::Checking)
+        self.of(Phase::Idle) + self.of(Phase::Busy) + self.of(Phase::Checking) - self.suspects()
+    }
+
+    /// Those with a connection that is checked, or waits to be, because another connection of the backend broke.
+    pub fn suspects(&self) -> usize {
+        self.suspects as usize
     }
 
     /// Those on their way to a connection: held, connecting or backing off.
@@ -256,6 +285,10 @@ impl Counts {
     #[inline]
     pub(crate) fn leave(&mut self, phase: Phase) {
         self.phases[phase as usize] -= 1;
+    }
+
+    pub(crate) fn note_suspects(&mut self, leave: usize, enter: usize) {
+        self.suspects = self.suspects + enter as u32 - leave as u32;
     }
 }
 

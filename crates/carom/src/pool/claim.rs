@@ -2,10 +2,10 @@
 
 use super::shared::Shared;
 use super::table::Held;
-use crate::cause::Failing;
+use crate::cause::{Chain, Failing};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
-use crate::quiet::{drop_quietly, quietly};
+use crate::quiet::{drop_quietly, quietly, text_of};
 use carom_core::backend::Backend;
 use carom_core::pool::Outcome;
 use carom_core::slot::Life;
@@ -93,14 +93,24 @@ impl<C: Connect> Claim<C> {
 
     /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to
     /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it. The reason becomes the
-    /// cause that failing claims report. For a connection that is of no use while its backend is fine there is
+    /// cause that failing claims report. Unless the connector says that the connection is open or was closed, the idle connections
+    /// of the backend that were opened before are checked before they are lent again, or replaced if there is no check. For a connection that is of no use while its backend is fine there is
     /// [`discard`](Claim::discard).
     pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
         // Whatever becomes of this, the claim is still whole.
-        let error = reason.into().into();
-        if let Some(held) = self.take() {
+        let error: Arc<dyn Error + Send + Sync> = reason.into().into();
+        if let Some(mut held) = self.take() {
             let backend = Arc::clone(&held.backend);
-            tracing::debug!(pool = &*self.shared.name, %backend, "a use failed");
+            if tracing::enabled!(tracing::Level::DEBUG) {
+                let error = text_of(&Chain(&*error));
+                tracing::debug!(pool = &*self.shared.name, %backend, error, "a use failed");
+            }
+            // A connector that cannot tell leaves it to the user.
+            match liveness(&self.shared, &mut held) {
+                Liveness::Unknown => self.shared.broken(&backend, held.slot, &*error),
+                Liveness::Broken(cause) => self.shared.broken(&backend, held.slot, &*cause),
+                Liveness::Open | Liveness::Closed => {}
+            }
             let outdated = self.shared.step(|table| table.causes.failed(backend, Failing::Use, error));
             drop_quietly(&self.shared.name, outdated);
             self.give_up(held, Outcome::Failed);
@@ -131,16 +141,19 @@ impl<C: Connect> Claim<C> {
         self
     }
 
-    /// Asks whether the connection, which has idled, may still be used.
+    /// What is known of the connection, which has idled.
     #[inline]
-    pub(crate) fn is_usable(&mut self) -> bool {
+    pub(crate) fn liveness(&mut self) -> Liveness {
         let held = self.held.as_mut().expect("a claim holds its connection until it is consumed");
-        liveness(&self.shared, held).is_usable()
+        liveness(&self.shared, held)
     }
 
-    /// Ends a claim whose connection turned out closed.
-    pub(crate) fn end(mut self) {
+    /// Ends a claim whose connection turned out closed or broken.
+    pub(crate) fn end(mut self, liveness: Liveness) {
         let Some(mut held) = self.held.take() else { return };
+        if let Liveness::Broken(cause) = liveness {
+            self.shared.broken(&held.backend, held.slot, &*cause);
+        }
         let holds_off = self.shared.step(|table| table.machine.options().replace_unused_after.is_some());
         if holds_off && has_unread(&self.shared, &mut held.connection) {
             self.shared.step(|table| table.machine.handle_unread(held.slot));
@@ -195,13 +208,23 @@ impl<C: Connect> Drop for Claim<C> {
         if std::thread::panicking() {
             return self.give_up(held, Outcome::Dropped);
         }
-        if liveness(&self.shared, &mut held).is_usable() {
-            if let Some(held) = self.shared.release_warm(held) {
-                self.give_back(held, Outcome::Open);
+        match liveness(&self.shared, &mut held) {
+            Liveness::Unknown | Liveness::Open => {
+                if let Some(held) = self.shared.release_warm(held) {
+                    self.give_back(held, Outcome::Open);
+                }
             }
-        } else {
-            tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "a connection came back closed");
-            self.give_up(held, Outcome::Dropped);
+            Liveness::Closed => {
+                tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "a connection came back closed");
+                self.give_up(held, Outcome::Dropped);
+            }
+            Liveness::Broken(cause) => {
+                self.shared.broken(&held.backend, held.slot, &*cause);
+                let backend = Arc::clone(&held.backend);
+                let outdated = self.shared.step(|table| table.causes.failed(backend, Failing::Use, cause));
+                drop_quietly(&self.shared.name, outdated);
+                self.give_up(held, Outcome::Broken);
+            }
         }
     }
 }

@@ -113,8 +113,9 @@ pub(crate) fn open<C: Connect>(shared: &Arc<Shared<C>>, granted: Granted<C>) -> 
     if let Some(watcher) = watcher {
         watcher.abort();
     }
-    if !claim.is_usable() {
-        claim.end();
+    let liveness = claim.liveness();
+    if !liveness.is_usable() {
+        claim.end(liveness);
         return Err(place);
     }
     Ok(claim.begin())
@@ -134,8 +135,9 @@ impl<C: Connect> Future for Claiming<'_, C> {
                     Some(held) => {
                         drop(table);
                         let mut claim = Claim::new(Arc::clone(shared), held);
-                        if !claim.is_usable() {
-                            claim.end();
+                        let liveness = claim.liveness();
+                        if !liveness.is_usable() {
+                            claim.end(liveness);
                             return self.begin(shared.lock(), now, context);
                         }
                         self.progress = Progress::Over;

@@ -7,7 +7,7 @@
 use super::claim::has_unread;
 use super::shared::{Outstanding, Shared};
 use super::table::Held;
-use crate::cause::Failing;
+use crate::cause::{Chain, Failing, Reason};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
 use crate::health_check::{Checked, Runner};
@@ -38,7 +38,7 @@ pub(crate) struct Driver<C: Connect> {
     tasks: JoinSet<Done<C>>,
     by_id: HashMap<Id, Task>,
     by_slot: HashMap<usize, (Id, AbortHandle)>,
-    watchers: JoinSet<(SlotRef, Ending)>,
+    watchers: JoinSet<(SlotRef, Ending, Liveness)>,
     resolution: watch::Receiver<Resolution>,
     follows: bool,
     /// Who serves, as the resolver said last.
@@ -67,8 +67,18 @@ enum Work {
 /// What a task brings back.
 enum Done<C: Connect> {
     Connected(Result<C::Connection, C::Error>, Timer),
-    Checked(Box<Held<C>>, Result<(), C::Error>),
+    Checked(Box<Held<C>>, Proof),
     Closed,
+}
+
+/// What came of a check or a recycle.
+enum Proof {
+    Passed,
+    /// There is none, and nothing else is known.
+    Unknown,
+    /// The connection has ended in an orderly way.
+    Closed,
+    Failed(Reason),
 }
 
 impl<C: Connect> Driver<C> {
@@ -188,7 +198,8 @@ impl<C: Connect> Driver<C> {
         }
         match action {
             Action::Connect { slot, backend } => self.connect(slot, backend),
-            Action::Check { slot } => self.check(slot),
+            Action::Check { slot, suspect } => self.check(slot, suspect),
+            Action::Suspect { slot } => self.suspect(slot),
             Action::Recycle { slot } => self.recycle(slot),
             Action::Watch { slot } => self.watch(slot),
             Action::Overdue { slot } => self.report(slot),
@@ -229,21 +240,35 @@ impl<C: Connect> Driver<C> {
         self.spawn(slot, Work::Connect(backend), connecting.instrument(span));
     }
 
-    fn check(&mut self, slot: SlotRef) {
+    fn check(&mut self, slot: SlotRef, suspect: bool) {
         let Some(mut held) = self.take(slot) else { return };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
         self.spawn(slot, Work::Check(backend), async move {
-            let result = pass(shared.connector.check(&mut held.connection)).await;
-            Done::Checked(held, result)
+            let liveness = if suspect { shared.connector.liveness(&mut held.connection) } else { Liveness::Unknown };
+            let proof = match liveness {
+                Liveness::Closed => Proof::Closed,
+                Liveness::Broken(cause) => Proof::Failed(cause),
+                Liveness::Unknown => prove(shared.connector.check(&mut held.connection), Proof::Unknown).await,
+                Liveness::Open => prove(shared.connector.check(&mut held.connection), Proof::Passed).await,
+            };
+            Done::Checked(held, proof)
         });
+    }
+
+    /// Another connection of the backend broke: this one is not watched while it waits for its check.
+    fn suspect(&self, slot: SlotRef) {
+        let watcher = self.shared.driver_step(|table| table.take_watcher(slot));
+        if let Some(watcher) = watcher {
+            watcher.abort();
+        }
     }
 
     fn recycle(&mut self, slot: SlotRef) {
         let Some(mut held) = self.take(slot) else { return };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&held.backend));
         self.spawn(slot, Work::Recycle(backend), async move {
-            let result = pass(shared.connector.recycle(&mut held.connection)).await;
-            Done::Checked(held, result)
+            let proof = prove(shared.connector.recycle(&mut held.connection), Proof::Passed).await;
+            Done::Checked(held, proof)
         });
     }
 
@@ -289,7 +314,10 @@ impl<C: Connect> Driver<C> {
         shared.driver_step(|table| {
             let connection = table.look(slot)?;
             let closed = catch_unwind(AssertUnwindSafe(|| shared.connector.closed(connection))).ok()??;
-            let watching = watchers.spawn(async move { (slot, ending(closed).await) });
+            let watching = watchers.spawn(async move {
+                let (ending, liveness) = ending(closed).await;
+                (slot, ending, liveness)
+            });
             table.set_watcher(slot, watching);
             Some(())
         });
@@ -330,13 +358,22 @@ impl<C: Connect> Driver<C> {
                 self.connect_failed(slot, &backend, Arc::new(error));
             }
             (Work::Connect(backend), _) => self.connect_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
-            (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Ok(())))) => self.check_passed(slot, held),
-            (Work::Check(backend), Some(Done::Checked(held, Err(error)))) => {
+            (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Proof::Passed))) => {
+                self.check_passed(slot, held, true);
+            }
+            (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Proof::Unknown))) => {
+                self.check_passed(slot, held, false);
+            }
+            (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Proof::Closed))) => {
                 drop_quietly(&self.shared.name, held);
-                self.check_failed(slot, &backend, Arc::new(error));
+                self.not_passed(slot);
+            }
+            (Work::Check(backend), Some(Done::Checked(held, Proof::Failed(error)))) => {
+                drop_quietly(&self.shared.name, held);
+                self.check_failed(slot, &backend, error);
             }
             (Work::Check(backend), _) => self.check_failed(slot, &backend, Arc::new(ConnectError::Panicked)),
-            (Work::Recycle(backend), Some(Done::Checked(held, Err(error)))) => {
+            (Work::Recycle(backend), Some(Done::Checked(held, Proof::Failed(error)))) => {
                 drop_quietly(&self.shared.name, held);
                 self.not_cleaned(slot, &backend, error);
             }
@@ -371,11 +408,16 @@ impl<C: Connect> Driver<C> {
         self.shared.driver_step(|table| table.machine.handle_connect_failed(now, slot));
     }
 
-    fn check_passed(&mut self, slot: SlotRef, held: Box<Held<C>>) {
+    /// Passed, or there was no check.
+    fn check_passed(&mut self, slot: SlotRef, held: Box<Held<C>>, was_checked: bool) {
         let now = clock::now();
         let unwanted = self.shared.driver_step(|table| {
             let unwanted = table.put(slot, held);
-            table.machine.handle_checked(now, slot, true);
+            if was_checked {
+                table.machine.handle_checked(now, slot, true);
+            } else {
+                table.machine.handle_unchecked(now, slot);
+            }
             unwanted
         });
         drop_quietly(&self.shared.name, unwanted);
@@ -387,9 +429,10 @@ impl<C: Connect> Driver<C> {
     }
 
     /// That a connection cannot be cleaned is nobody's fault, and not why a claim fails.
-    fn not_cleaned(&mut self, slot: SlotRef, backend: &Backend, error: C::Error) {
+    fn not_cleaned(&mut self, slot: SlotRef, backend: &Backend, error: Reason) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(pool = &*self.shared.name, %backend, error = text_of(&error), "a recycle failed");
+            let error = text_of(&Chain(&*error));
+            tracing::debug!(pool = &*self.shared.name, %backend, error, "a recycle failed");
         }
         drop_quietly(&self.shared.name, error);
         self.not_passed(slot);
@@ -405,12 +448,15 @@ impl<C: Connect> Driver<C> {
         self.shared.driver_step(|table| table.machine.handle_closed(now, slot));
     }
 
-    fn watched(&mut self, ended: Result<(SlotRef, Ending), JoinError>) {
+    fn watched(&mut self, ended: Result<(SlotRef, Ending, Liveness), JoinError>) {
         // A watcher that was aborted, or whose `closed` panicked, has nothing to say.
-        let Ok((slot, ending)) = ended else { return };
+        let Ok((slot, ending, liveness)) = ended else { return };
         let now = clock::now();
         let outdated = self.shared.driver_step(|table| {
             let backend = table.backend_of(slot)?;
+            if let Liveness::Broken(_) = &liveness {
+                table.machine.handle_broken(now, slot);
+            }
             if table.machine.options().replace_unused_after.is_some()
                 && table.look_mut(slot).is_some_and(|connection| has_unread(&self.shared, connection))
             {
@@ -419,7 +465,7 @@ impl<C: Connect> Driver<C> {
             let in_vain = table.machine.handle_ended(now, slot, ending);
             in_vain.then(|| table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended)))
         });
-        drop_quietly(&self.shared.name, outdated);
+        drop_quietly(&self.shared.name, (outdated, liveness));
     }
 
     /// Keeps the last real error, for whoever fails because of it.
@@ -429,9 +475,9 @@ impl<C: Connect> Driver<C> {
         drop_quietly(&self.shared.name, outdated);
     }
 
-    fn trace_failure(&self, backend: &Backend, failing: Failing, error: &dyn Error) {
+    fn trace_failure(&self, backend: &Backend, failing: Failing, error: &(dyn Error + 'static)) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(pool = &*self.shared.name, %backend, ?failing, error = text_of(error), "backend failed");
+            tracing::debug!(pool = &*self.shared.name, %backend, ?failing, error = text_of(&Chain(error)), "backend failed");
         }
     }
 
@@ -465,23 +511,24 @@ impl<C: Connect> Driver<C> {
     }
 }
 
-/// A check or a recycle; without one, every connection passes.
-async fn pass<E>(work: Option<impl Future<Output = Result<(), E>>>) -> Result<(), E> {
+/// Runs a check or a recycle, if there is one.
+async fn prove<E: Error + Send + Sync + 'static>(
+    work: Option<impl Future<Output = Result<(), E>>>,
+    otherwise: Proof,
+) -> Proof {
     match work {
-        Some(work) => work.await,
-        None => Ok(()),
+        Some(work) => work.await.map_or_else(|error| Proof::Failed(Arc::new(error)), |()| Proof::Passed),
+        None => otherwise,
     }
 }
 
 /// Waits for the end of a connection. What is over at the first look was over before anybody looked.
-async fn ending(closed: impl Future<Output = Liveness>) -> Ending {
+async fn ending(closed: impl Future<Output = Liveness>) -> (Ending, Liveness) {
     let mut closed = pin!(closed);
-    let at_once = poll_fn(|context| Poll::Ready(closed.as_mut().poll(context).is_ready())).await;
-    if at_once {
-        return Ending::Found;
+    match poll_fn(|context| Poll::Ready(closed.as_mut().poll(context))).await {
+        Poll::Ready(liveness) => (Ending::Found, liveness),
+        Poll::Pending => (Ending::Seen, closed.await),
     }
-    closed.await;
-    Ending::Seen
 }
 
 /// The runtime may end at any time, and the driver with it: nobody may be left waiting.

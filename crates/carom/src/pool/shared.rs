@@ -4,14 +4,16 @@
 //! are woken after.
 
 use super::table::{Held, Table};
+use crate::cause::Chain;
 use crate::clock;
 use crate::connect::Connect;
 use crate::monitor::Id;
-use crate::quiet::drop_quietly;
+use crate::quiet::{drop_quietly, text_of};
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
 use carom_core::pool::{Lent, Machine, Returned, State};
 use carom_core::slot::SlotRef;
+use std::error::Error;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -140,6 +142,16 @@ impl<C: Connect> Shared<C> {
         };
         wakers.wake();
         result
+    }
+
+    /// A connection broke: the others of its backend are suspect.
+    #[cold]
+    pub(super) fn broken(&self, backend: &Backend, slot: SlotRef, cause: &(dyn Error + 'static)) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            tracing::debug!(pool = &*self.name, %backend, error = text_of(&Chain(cause)), "a connection broke");
+        }
+        let now = clock::now();
+        self.step(|table| table.machine.handle_broken(now, slot));
     }
 
     /// The driver has ended: whatever is left is dropped, whoever waits is told.

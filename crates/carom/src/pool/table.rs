@@ -216,6 +216,11 @@ impl<C: Connect> Table<C> {
         self.entries.get(slot.index()).filter(|_| self.machine.is_current(slot))?.held.as_deref()
     }
 
+    /// An idle slot's connection is not watched any more.
+    pub(crate) fn take_watcher(&mut self, slot: SlotRef) -> Option<AbortHandle> {
+        self.entries.get_mut(slot.index())?.watcher.take()
+    }
+
     /// Notes who watches an idle slot's connection.
     pub(crate) fn set_watcher(&mut self, slot: SlotRef, watcher: AbortHandle) {
         self.entries[slot.index()].watcher = Some(watcher);

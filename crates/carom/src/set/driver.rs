@@ -215,7 +215,7 @@ impl<S: Share> Driver<S> {
 
     fn failed(&mut self, id: ConnectionId, backend: Arc<Backend>, error: Failure) {
         if tracing::enabled!(tracing::Level::DEBUG) {
-            tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&error), "connecting failed");
+            tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&Chain(&*error)), "connecting failed");
         }
         let outdated = self.shared.step(|table| {
             let before = table.causes.failed(backend, Failing::Connect, error);

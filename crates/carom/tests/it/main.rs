@@ -54,6 +54,7 @@ mod pool_health;
 mod pool_outliers;
 mod pool_overload;
 mod pool_recorder;
+mod pool_suspects;
 mod raw_http2;
 mod resolver_handle;
 mod resolver_remembered;

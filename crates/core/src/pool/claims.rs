@@ -145,9 +145,12 @@ impl Machine {
                 Life { uses: life.uses - 1, ..life }
             }
             // Whatever became of it: until now it had a user.
-            Outcome::Open | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {
-                life.seen_at(now)
-            }
+            Outcome::Open
+            | Outcome::Failed
+            | Outcome::Broken
+            | Outcome::Discarded
+            | Outcome::Dropped
+            | Outcome::Detached => life.seen_at(now),
         };
         // A good use forgives what went wrong before.
         let life =
@@ -161,24 +164,30 @@ impl Machine {
                     self.picker.loads.learn(now, backend, took);
                 }
             }
-            Outcome::Failed if report != Report::Failure => self.picker.fail(now, backend),
+            Outcome::Failed | Outcome::Broken if report != Report::Failure => self.picker.fail(now, backend),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open
             | Outcome::Failed
+            | Outcome::Broken
             | Outcome::Discarded
             | Outcome::Detached
             | Outcome::Ended
             | Outcome::Dropped => {}
         }
         let recycles = self.slots[slot.index()].recycles;
-        let checks = (recycles || self.must_validate(now, life)) && !self.must_close(index);
+        let checks = (recycles || self.must_validate(now, backend, life)) && !self.must_close(index);
         match outcome {
             // The connection has proved itself, the backend has not.
             Outcome::Open if !report.allows_success() => self.forget_setback(index, life),
             // Whether this was a successful use is for the check to show.
             Outcome::Open if checks => {}
             Outcome::Open => self.succeed(now, backend),
-            Outcome::Ended | Outcome::Failed | Outcome::Discarded | Outcome::Dropped | Outcome::Detached => {}
+            Outcome::Ended
+            | Outcome::Failed
+            | Outcome::Broken
+            | Outcome::Discarded
+            | Outcome::Dropped
+            | Outcome::Detached => {}
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
@@ -194,6 +203,15 @@ impl Machine {
             Outcome::Failed => {
                 let ejected = report != Report::Failure && self.count_failure(now, backend);
                 let then = self.blame(now, index, life);
+                self.follow(now, index, then);
+                if ejected {
+                    self.leave_out(now, backend);
+                }
+            }
+            Outcome::Broken => {
+                self.suspect_siblings(now, index);
+                let ejected = report != Report::Failure && self.count_failure(now, backend);
+                let then = self.after_end(now, index, life);
                 self.follow(now, index, then);
                 if ejected {
                     self.leave_out(now, backend);

@@ -49,7 +49,7 @@ impl Machine {
     }
 
     /// A connection of the backend ended: the slot that takes its place waits until then.
-    fn pause(&mut self, now: Instant, backend: u32, until: Instant) {
+    pub(super) fn pause(&mut self, now: Instant, backend: u32, until: Instant) {
         let pauses = &mut self.backends.get_mut(backend).pauses;
         pauses.retain(|pause| *pause > now);
         if until > now {
@@ -141,7 +141,7 @@ impl Machine {
         let Slot { backend, ref state, .. } = self.slots[index as usize];
         let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
         let record = self.backends.get(backend);
-        let others_work = record.counts.working() > itself;
+        let others_work = record.counts.working() > itself - usize::from(state.is_suspect());
         let has_worked = record.health.has_worked();
         let policy = self.options.recovery.for_connect(has_worked);
         match record.health {

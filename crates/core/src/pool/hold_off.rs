@@ -75,7 +75,7 @@ impl Machine {
 
     /// A claim has begun to wait: the plan may have left out connections that it needs now.
     pub(super) fn connect_for_waiter(&mut self, now: Instant) {
-        if self.held_off_until.is_some_and(|until| until > now) {
+        if self.held_off_until.is_some_and(|until| until > now) || self.counts.suspects() > 0 {
             self.plan_soon();
         }
     }

@@ -3,6 +3,7 @@
 use super::{Machine, State};
 use crate::backend::Backend;
 use crate::backends::{self, Doubt, Health, Part};
+use crate::list::NONE;
 use crate::slot::{Counts, Phase};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,8 +19,10 @@ pub(super) struct BackendSlots {
     pub(super) counts: Counts,
     /// The backend closed an unused connection: until then only waiting claims are connected.
     pub(super) held_off_until: Option<Instant>,
-    /// Of each connection that was closed right after its connect: when its place may be dialled again.
+    /// Of each connection that ended: when its place may be dialled again.
     pub(super) pauses: VecDeque<Instant>,
+    /// When a connection was last seen to have broken: those that were opened before are not trusted until they pass a check.
+    pub(super) broke_at: Option<Instant>,
     /// When a connection was last added or taken away, where that is limited.
     pub(super) changed_at: Option<Instant>,
 }
@@ -31,6 +34,12 @@ impl Part for BackendSlots {
 }
 
 impl Record {
+    /// Whether a connection that was last known to work then may have ended together with one that broke.
+    #[inline]
+    pub(super) fn is_suspect(&self, checked: Instant) -> bool {
+        self.broke_at.is_some_and(|broke_at| checked < broke_at)
+    }
+
     /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time; the attempts
     /// that hang do not count then.
     pub(super) fn may_dial(&self, hanging: usize, limit: usize) -> bool {
@@ -110,6 +119,8 @@ impl Machine {
                 self.draining.enter(phase);
             }
         }
+        self.counts.note_suspects(counts.suspects(), 0);
+        self.draining.note_suspects(0, counts.suspects());
         self.backends.remove(index);
         // It has no part in what is typical any more.
         self.picker.loads.begin_anew(index);
@@ -144,6 +155,7 @@ impl Machine {
     pub(super) fn bury(&mut self, now: Instant, index: u32) {
         let worked = self.backends.get(index).health.has_worked();
         self.backends.set_health(index, Health::Dead { worked });
+        self.close_suspects(now, index, NONE);
         self.plan_soon();
         self.note_outage(now);
     }

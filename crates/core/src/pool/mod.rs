@@ -25,6 +25,7 @@ mod resting;
 mod sizing;
 mod slots;
 mod snapshot;
+mod suspects;
 mod tiers;
 mod told;
 mod warm;

@@ -54,7 +54,7 @@ impl Machine {
             let State::Idle { last_used, .. } = self.slots[slot.index()].state else { return };
             let aside = State::Checking { life, last_used, since: now, aside: Aside::Check };
             let slot = self.take_aside(now, slot.index, aside);
-            self.act(Action::Check { slot });
+            self.act(Action::Check { slot, suspect: false });
         }
     }
 
@@ -68,16 +68,19 @@ impl Machine {
     /// A connection has been used, and its last check was too long ago.
     pub(super) fn validate(&mut self, now: Instant, index: u32, life: Life, report: Report) {
         let aside = Aside::AfterUse { report };
+        let suspect = self.backends.get(self.slots[index as usize].backend).is_suspect(life.checked);
         let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
-        self.act(Action::Check { slot });
+        self.act(Action::Check { slot, suspect });
     }
 
-    /// Whether a connection is to be checked after use.
-    pub(super) fn must_validate(&self, now: Instant, life: Life) -> bool {
+    /// Whether a connection is to be checked after use: the last check was long ago, or another connection of the backend broke
+    /// since.
+    pub(super) fn must_validate(&self, now: Instant, backend: u32, life: Life) -> bool {
         self.options.validate_every.is_some_and(|every| life.checked + every <= now)
+            || self.backends.get(backend).is_suspect(life.checked)
     }
 
-    fn take_aside(&mut self, now: Instant, index: u32, state: State) -> SlotRef {
+    pub(super) fn take_aside(&mut self, now: Instant, index: u32, state: State) -> SlotRef {
         let slot = self.enter(index, state);
         self.set_timer(now + self.options.check_timeout, slot);
         slot

@@ -32,7 +32,9 @@ impl Machine {
 
     /// How many slots the present load asks for.
     pub fn target(&self) -> usize {
-        let load = self.counts.of(Phase::Busy) + self.waiters.len() + self.options.spares;
+        // Suspects count as idle, but no claim that waits can have them.
+        let suspects = if self.waiters.len() > 0 { self.counts.suspects() } else { 0 };
+        let load = self.counts.of(Phase::Busy) + self.waiters.len() + self.options.spares.max(suspects);
         // Without load a failed pool would never try again.
         let least = usize::from(self.state == PoolState::Failed);
         load.max(least).min(self.options.maximum)
@@ -112,6 +114,7 @@ impl Machine {
         let displaced = serving.map_or(usize::MAX, |tier| tier.may_displace(room + leaving));
         let short = short.min(above.saturating_add(displaced));
         self.make_room(now, above, short, surplus);
+        self.make_room_for_waiters(now);
         let mut left = room;
         for backend in additions {
             if left == 0 {
@@ -125,6 +128,7 @@ impl Machine {
                 self.add_slot(now, backend);
             }
         }
+        self.follow_suspects(now);
         // What was closed here asks for a plan of its own when it has ended.
         self.stale_plan = false;
         // A worse tier whose deaths were forgiven counts as healthy from now on.

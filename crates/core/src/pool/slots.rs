@@ -1,6 +1,7 @@
 //! What slots go through: what becomes of what was asked for, from state to state, until they are no more.
 
 use super::{Action, Ending, Machine, State as PoolState};
+use crate::recovery::SHORTEST_DELAY;
 use crate::slot::{Aside, Life, Phase, Report, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,7 @@ impl Machine {
             .options
             .max_lifetime
             .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
+        self.replace_suspects(now, backend);
         self.offer(now, index, Life { born: now, seen: now, checked: now, expires, uses: 0, failures });
         self.give_turns(now, backend);
     }
@@ -60,7 +62,8 @@ impl Machine {
 
     /// The check or recycle that was asked for is over. A connection that did not pass has been dropped.
     pub fn handle_checked(&mut self, now: Instant, slot: SlotRef, passed: bool) {
-        let Some(State::Checking { life, last_used, aside, .. }) = self.current(slot).map(|found| found.state.clone())
+        let Some(State::Checking { life, last_used, since, aside }) =
+            self.current(slot).map(|found| found.state.clone())
         else {
             return;
         };
@@ -74,15 +77,28 @@ impl Machine {
             }
             return;
         }
-        let life = Life { checked: now, ..life };
+        let life = Life { checked: since, ..life };
+        if let Aside::AfterUse { report } = aside
+            && report.allows_success()
+        {
+            self.succeed(now, backend);
+        }
+        if self.backends.get(backend).is_suspect(since) {
+            // Another connection of the backend broke meanwhile.
+            let aside = Aside::Suspect { unknown: false };
+            self.make_suspect(slot.index, State::Checking { life, last_used, since: now, aside });
+            self.check_suspects(now, backend);
+            return;
+        }
         match aside {
             Aside::Check => self.take_back(now, slot.index, life, last_used),
-            Aside::AfterUse { report } => {
-                if report.allows_success() {
-                    self.succeed(now, backend);
-                }
-                self.offer(now, slot.index, life);
+            Aside::Suspect { .. } | Aside::SuspectCheck => {
+                self.take_back(now, slot.index, life, last_used);
+                self.check_suspects(now, backend);
+                // The plan may have taken the backend for one that does not work.
+                self.plan_soon();
             }
+            Aside::AfterUse { .. } => self.offer(now, slot.index, life),
         }
     }
 
@@ -95,9 +111,23 @@ impl Machine {
                 self.picker.fail(now, backend);
                 self.count_failure(now, backend)
             }
-            Aside::AfterUse { report: Report::Failure } | Aside::Check => false,
+            Aside::AfterUse { report: Report::Failure }
+            | Aside::Check
+            | Aside::Suspect { .. }
+            | Aside::SuspectCheck => false,
         };
-        (self.after_end(now, index, life), ejected)
+        let then = match aside {
+            Aside::AfterUse { .. } | Aside::Check => {
+                self.suspect_siblings(now, index);
+                self.after_end(now, index, life)
+            }
+            Aside::Suspect { .. } | Aside::SuspectCheck => {
+                self.close_suspects(now, backend, index);
+                self.pause(now, backend, self.slots[index as usize].dialled_at + SHORTEST_DELAY);
+                Then::Gone
+            }
+        };
+        (then, ejected)
     }
 
     /// An idle connection has ended by itself; it is for the driver to drop. Ignored if it is not idle any more. True if it
@@ -144,6 +174,11 @@ impl Machine {
             record.counts.enter(after);
             pool_counts.enter(after);
         }
+        let (was_suspect, is_suspect) = (slot.state.is_suspect(), state.is_suspect());
+        if was_suspect != is_suspect {
+            record.counts.note_suspects(usize::from(was_suspect), usize::from(is_suspect));
+            pool_counts.note_suspects(usize::from(was_suspect), usize::from(is_suspect));
+        }
         slot.state = state;
         slot.epoch += 1;
         SlotRef { index, epoch: slot.epoch }
@@ -176,8 +211,8 @@ impl Machine {
         match &mut self.slots[index as usize].state {
             State::Gone => {}
             State::Held { .. } | State::Backoff { .. } => self.vacate(index),
+            State::Idle { .. } | State::Checking { aside: Aside::Suspect { .. }, .. } => self.close_slot(now, index),
             State::Connecting { .. } | State::Checking { .. } => self.cut_short(now, slot, Then::Gone, None),
-            State::Idle { .. } => self.close_slot(now, index),
             State::Busy { unwanted, .. } => *unwanted = true,
             State::Closing { then, .. } => *then = Then::Gone,
         }
@@ -219,7 +254,7 @@ impl Machine {
     }
 
     /// Cuts short what is under way for a slot. It counts until the driver says that it has ended.
-    fn cut_short(&mut self, now: Instant, task: SlotRef, then: Then, timed_out: Option<Duration>) {
+    pub(super) fn cut_short(&mut self, now: Instant, task: SlotRef, then: Then, timed_out: Option<Duration>) {
         let slot = self.enter(task.index, State::Closing { then, since: now });
         self.act(Action::Abandon { task, slot, timed_out });
     }

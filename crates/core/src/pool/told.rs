@@ -18,7 +18,17 @@ pub enum Action {
         backend: Arc<Backend>,
     },
     /// Check the slot's connection, then tell [`Machine::handle_checked`](super::Machine::handle_checked).
+    ///
+    /// A suspect fails if its liveness is closed or broken, and passes if it is open and there is no check. If nothing is known of it,
+    /// tell [`Machine::handle_unchecked`](super::Machine::handle_unchecked).
     Check {
+        /// The slot whose connection it is.
+        slot: SlotRef,
+        /// Another connection of the backend broke.
+        suspect: bool,
+    },
+    /// The slot's connection is suspect: it stays where it is, and is not watched any more.
+    Suspect {
         /// The slot whose connection it is.
         slot: SlotRef,
     },
@@ -154,6 +164,8 @@ pub enum Outcome {
     Failed,
     /// It comes back to be closed, without blame.
     Discarded,
+    /// It had broken when it came back, and has been dropped: the use failed.
+    Broken,
     /// It had ended, or cannot be used again, and has been dropped. Nobody is blamed: that a connection was used up does
     /// not say that others cannot be made, and each of them is paid for by a use.
     Dropped,

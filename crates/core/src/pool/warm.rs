@@ -61,6 +61,7 @@ impl Machine {
         if found.recycles
             || !report.allows_success()
             || self.picker.is_failing(found.backend)
+            || record.is_suspect(life.checked)
             || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)
             || self.options.max_uses.is_some_and(|most| life.uses >= most)

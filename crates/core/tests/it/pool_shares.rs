@@ -269,12 +269,12 @@ impl Traffic {
                     }
                 }
             }
-            Action::Check { slot } | Action::Recycle { slot } => self.later(soon, Event::Checked(slot, true)),
+            Action::Check { slot, .. } | Action::Recycle { slot } => self.later(soon, Event::Checked(slot, true)),
             Action::Watch { slot } => {
                 self.watched.retain(|watched| watched.index() != slot.index());
                 self.watched.push(slot);
             }
-            Action::Overdue { .. } | Action::HealthCheck { .. } => {}
+            Action::Overdue { .. } | Action::HealthCheck { .. } | Action::Suspect { .. } => {}
             Action::Close { slot, .. } => self.later(soon, Event::Closed(slot)),
             Action::Abandon { slot, timed_out, .. } => {
                 // Checks do not time out here.

@@ -31,6 +31,8 @@ fn promise_5_the_pool_is_back_at_its_target_when_faults_stop() {
         // And these take their time.
         setting.options.churn_per_second = None;
         setting.options.ejection = None;
+        // Otherwise nothing shows that an idle connection is dead.
+        setting.liveness = true;
         let mut world = World::new(setting, seed, trace);
         world.publish_all();
         world.run_for(Duration::from_secs(6));
@@ -195,6 +197,23 @@ fn outage_ends_for_claims_within_a_second_of_the_first_server_that_is_back() {
         world.run_for(Duration::from_secs(8));
         assert_eq!(world.refused_from(first), 0, "outage: a claim failed that was made after a server was back");
         assert_eq!(world.refused_from(0), failed, "outage: a claim failed that had waited for it to end");
+        world.end();
+    });
+}
+
+/// Every server restarts while most connections idle. Only a use shows that a connection broke: its user reports that, or it fails the
+/// validation after the use. From then on nothing of that server is lent that was opened before.
+#[test]
+fn h8_after_a_restart_only_uses_fail_that_began_before_a_failure_was_seen() {
+    for_each_schedule(1_500, |seed, trace| {
+        let mut world = World::new(Setting::with_a_restart(seed), seed, trace);
+        world.publish_all();
+        world.run_for(Duration::from_millis(500 + Random::new(seed).below(3_000) as u64));
+        (0..world.setting.servers).for_each(|server| world.cut_off(server));
+        let refused = world.refused_from(0);
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(world.refused_from(0), refused, "H8: a claim was not served after the restart");
+        world.no_suspect_is_left();
         world.end();
     });
 }

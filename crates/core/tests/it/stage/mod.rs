@@ -129,7 +129,8 @@ impl Stage {
     fn perform(&mut self, action: Action) {
         match action {
             Action::Connect { slot, backend } => self.dials.push((slot, backend.port())),
-            Action::Check { slot } | Action::Recycle { slot } => self.checks.push(slot),
+            Action::Check { slot, .. } | Action::Recycle { slot } => self.checks.push(slot),
+            Action::Suspect { .. } => {}
             Action::Watch { slot } => self.watches.push(slot),
             Action::Overdue { slot } => self.overdue.push(slot),
             Action::HealthCheck { check, backend } => self.health_checks.push((check, backend.port())),

@@ -189,9 +189,10 @@ impl World {
 
     pub(super) fn caller_has_asked(&mut self, claim: usize) {
         let Stage::Asking(slot, id, place) = self.claims[claim].stage else { panic!("did not ask") };
-        if self.connections[id].alive {
+        if self.connections[id].alive || !self.setting.liveness {
             return self.hold(claim, slot, id);
         }
+        self.breaks(slot, id);
         self.release(claim, slot, id, Outcome::Ended);
         let avoided = self.avoided_by(claim);
         self.claims[claim].request.avoid = avoided.and_then(|server| self.machine.find(&self.servers[server].backend));
@@ -232,8 +233,12 @@ impl World {
         } else if self.random.chance(spoils) {
             [Outcome::Dropped, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
                 [self.random.below(5)]
-        } else if !self.connections[id].alive && self.random.chance(0.8) {
-            Outcome::Dropped
+        } else if !self.connections[id].alive && self.setting.liveness && self.random.chance(0.8) {
+            if self.connections[id].broken { Outcome::Broken } else { Outcome::Dropped }
+        } else if !self.connections[id].alive && !self.setting.liveness && self.random.chance(0.5) {
+            // The user has noticed.
+            self.breaks(slot, id);
+            Outcome::Failed
         } else {
             Outcome::Open
         };
@@ -245,7 +250,7 @@ impl World {
         self.note(|_| format!("  claim {claim} releases {slot:?} {outcome:?}"));
         self.seats[slot.index()].content = match outcome {
             Outcome::Open | Outcome::Discarded => Content::Idle(id),
-            Outcome::Ended | Outcome::Failed | Outcome::Dropped => {
+            Outcome::Ended | Outcome::Failed | Outcome::Broken | Outcome::Dropped => {
                 self.drop_connection(id);
                 Content::Nothing
             }
@@ -283,6 +288,7 @@ impl World {
         };
         self.promise_3_nothing_is_lent_twice_or_in_doubt(slot, id);
         self.promise_9_nothing_is_lent_from_a_removed_backend(slot);
+        self.h8_nothing_is_lent_that_broke_before_a_failure_was_seen(id);
         self.nothing_is_lent_from_an_ejected_backend(slot);
         self.seats[slot.index()].content = Content::Lent(id);
         id

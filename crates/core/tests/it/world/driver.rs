@@ -1,7 +1,7 @@
 //! The driver: does what the machine asks for, a little late, and tells it what came of it.
 
 use super::servers::Behaviour;
-use super::{Content, Event, Seat, World};
+use super::{Content, Event, Seat, Setting, World};
 use carom_core::health_check::Schedule;
 use carom_core::pool::{Action, Delivery, Ending};
 use carom_core::slot::SlotRef;
@@ -135,11 +135,17 @@ impl World {
                 assert_eq!(self.seats[index].content, Content::Nothing, "asked to connect what is in use: {slot:?}");
                 self.seats[index] = Seat { server, term, content: Content::Dialling, dialled: self.clock };
             }
-            Action::Check { slot } | Action::Recycle { slot } => {
-                let Content::Idle(id) = self.seats[slot.index()].content else { panic!("checks what is not idle") };
+            Action::Check { slot, .. } | Action::Recycle { slot } => {
+                let (Content::Idle(id) | Content::Suspect(id)) = self.seats[slot.index()].content else {
+                    panic!("checks what is not idle")
+                };
                 self.seats[slot.index()].content = Content::Checking(id);
             }
             Action::HealthCheck { .. } => {}
+            Action::Suspect { slot } => {
+                let Content::Idle(id) = self.seats[slot.index()].content else { panic!("suspects what is not idle") };
+                self.seats[slot.index()].content = Content::Suspect(id);
+            }
             Action::Overdue { slot } => {
                 let content = self.seats[slot.index()].content;
                 assert!(matches!(content, Content::Lent(_)), "overdue, but {content:?}");
@@ -149,8 +155,10 @@ impl World {
                 assert!(matches!(content, Content::Idle(_)), "watches what is {content:?}");
             }
             Action::Close { slot, goodbye } => {
-                let Content::Idle(id) = self.seats[slot.index()].content else { panic!("closes what is not idle") };
-                if *goodbye && self.driver.has_its_turn {
+                let content = self.seats[slot.index()].content;
+                let (Content::Idle(id) | Content::Suspect(id)) = content else { panic!("closes what is not idle") };
+                // A suspect closes for the sake of the one that replaces it.
+                if *goodbye && self.driver.has_its_turn && content == Content::Idle(id) {
                     self.connection_is_let_go(*slot, id);
                 }
                 self.seats[slot.index()].content = Content::Closing(Some(id));
@@ -171,7 +179,9 @@ impl World {
                         Content::Closing(Some(id))
                     }
                     Content::Closing(id) => Content::Closing(id),
-                    other @ (Content::Nothing | Content::Idle(_) | Content::Lent(_)) => panic!("abandons {other:?}"),
+                    other @ (Content::Nothing | Content::Idle(_) | Content::Lent(_) | Content::Suspect(_)) => {
+                        panic!("abandons {other:?}")
+                    }
                 };
             }
         }
@@ -194,22 +204,31 @@ impl World {
                 self.begin_task(slot, Kind::Dial { server, term, connection: None });
                 self.dialled(slot, server);
             }
-            Action::Check { slot } | Action::Recycle { slot } => {
+            Action::Check { slot, .. } | Action::Recycle { slot } => {
                 let (Content::Checking(id) | Content::Closing(Some(id))) = self.seats[slot.index()].content else {
                     panic!("nothing to check")
                 };
                 self.begin_task(slot, Kind::Check(id));
                 let stalls = self.setting.stalls;
+                let Setting { liveness, checks, .. } = self.setting;
+                let alive = self.connections[id].alive;
+                let (has_round_trip, passes) = match action {
+                    Action::Check { suspect: true, .. } if liveness && !alive => (false, Some(false)),
+                    Action::Check { suspect, .. } if !checks => (false, (suspect && liveness).then_some(true)),
+                    _ => (true, Some(alive)),
+                };
                 let hangs = self.hangs(self.connections[id].server);
-                if !hangs && !self.random.chance(stalls) {
+                if !has_round_trip {
+                    let latency = self.latency();
+                    self.later(latency, Event::CheckEnds(slot, passes));
+                } else if !hangs && !self.random.chance(stalls) {
                     let after = self.between(Duration::ZERO, self.round_trip());
-                    let passes = self.connections[id].alive;
                     self.later(after, Event::CheckEnds(slot, passes));
                 }
             }
             Action::Watch { slot } => {
                 if let (Content::Idle(id), true) = (self.seats[slot.index()].content, self.machine.is_current(slot)) {
-                    if self.connections[id].alive {
+                    if self.connections[id].alive || !self.setting.liveness {
                         self.connections[id].watchers.push(slot);
                     } else {
                         let latency = self.latency();
@@ -234,7 +253,7 @@ impl World {
                 let after = if self.hangs(server) { timeout } else { self.between(Duration::ZERO, self.round_trip()) };
                 self.later(after.min(timeout), Event::HealthChecked(check, passes && !self.hangs(server)));
             }
-            Action::Overdue { .. } => {}
+            Action::Overdue { .. } | Action::Suspect { .. } => {}
             Action::Abandon { task, slot, .. } => {
                 if let Some(running) = self.driver.tasks.get_mut(&task) {
                     running.abandoned = true;
@@ -314,18 +333,22 @@ impl World {
         self.after_driver_call();
     }
 
-    pub(super) fn check_ends(&mut self, slot: SlotRef, passed: bool) {
+    pub(super) fn check_ends(&mut self, slot: SlotRef, passed: Option<bool>) {
         let Some(Kind::Check(id)) = self.result_of(slot) else { return };
         let now = self.now();
         if !self.machine.is_current(slot) {
             self.drop_connection(id);
-        } else if passed {
+        } else if passed != Some(false) {
             self.seats[slot.index()].content = Content::Idle(id);
         } else {
+            self.failure_was_seen(id);
             self.drop_connection(id);
             self.seats[slot.index()].content = Content::Nothing;
         }
-        self.machine.handle_checked(now, slot, passed);
+        match passed {
+            Some(passed) => self.machine.handle_checked(now, slot, passed),
+            None => self.machine.handle_unchecked(now, slot),
+        }
         self.after_driver_call();
     }
 
@@ -354,11 +377,24 @@ impl World {
         self.after_driver_call();
     }
 
+    /// The machine hears of a connection that it has broken, if so it has.
+    pub(super) fn breaks(&mut self, slot: SlotRef, id: usize) {
+        if self.connections[id].broken {
+            self.failure_was_seen(id);
+            let now = self.now();
+            self.machine.handle_broken(now, slot);
+            self.after_machine();
+        }
+    }
+
     pub(super) fn watch_ends(&mut self, slot: SlotRef, ending: Ending) {
         let now = self.now();
         if self.machine.is_current(slot) {
             // The connection may have ended long before this was noticed.
             self.went_wrong(self.seats[slot.index()].server);
+            if let Content::Idle(id) = self.seats[slot.index()].content {
+                self.breaks(slot, id);
+            }
         }
         self.machine.handle_ended(now, slot, ending);
         self.after_driver_call();

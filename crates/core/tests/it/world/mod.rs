@@ -45,7 +45,8 @@ enum Event {
     /// A server accepts a dial; the driver hears of it a little later.
     Accepted(SlotRef),
     DialEnds(SlotRef, bool),
-    CheckEnds(SlotRef, bool),
+    /// `None` without a check.
+    CheckEnds(SlotRef, Option<bool>),
     HealthChecked(CheckId, bool),
     CloseEnds(SlotRef),
     AbandonEnds {
@@ -83,6 +84,7 @@ enum Content {
     Idle(usize),
     Lent(usize),
     Checking(usize),
+    Suspect(usize),
     Closing(Option<usize>),
 }
 

@@ -1,7 +1,7 @@
 //! What must hold, by the names it has in the contract, and the books it is held against.
 
 use super::callers::Stage;
-use super::servers::Server;
+use super::servers::{Connection, Server};
 use super::{Content, Moment, Seat, World};
 use carom_core::backend::BackendState;
 use carom_core::idle::interval;
@@ -18,6 +18,8 @@ pub(super) struct Books {
     pub(super) released_at: Moment,
     /// Dials that found no room.
     pub(super) turned_away: usize,
+    /// The servers of which a connection was seen to be of no use.
+    failure_seen: BTreeSet<usize>,
     state: State,
     has_run: bool,
     /// Since when every known backend has been dead.
@@ -38,6 +40,7 @@ impl Books {
             closed_at: None,
             released_at: Duration::ZERO,
             turned_away: 0,
+            failure_seen: BTreeSet::new(),
             state: State::Starting,
             has_run: false,
             outage_since: None,
@@ -143,7 +146,9 @@ impl World {
         let works = |seat: &&Seat| match seat.content {
             Content::Nothing => false,
             Content::Dialling => is_alive(seat.server),
-            Content::Idle(_) | Content::Lent(_) | Content::Checking(_) | Content::Closing(_) => true,
+            Content::Idle(_) | Content::Lent(_) | Content::Checking(_) | Content::Suspect(_) | Content::Closing(_) => {
+                true
+            }
         };
         let Some(best) = known.clone().filter(works).map(priority).min() else { return };
         let failing = self.failing_servers(&self.machine.snapshot());
@@ -177,6 +182,24 @@ impl World {
         assert!(connection.open && !connection.detached, "promise 3: connection {id} is closed");
     }
 
+    /// A connection is seen to be of no use.
+    pub(super) fn failure_was_seen(&mut self, id: usize) {
+        let server = self.connections[id].server;
+        self.books.failure_seen.insert(server);
+    }
+
+    /// Once a failure is seen, nothing that ended before is lent any more.
+    pub(super) fn h8_nothing_is_lent_that_broke_before_a_failure_was_seen(&self, id: usize) {
+        let Connection { server, alive, .. } = self.connections[id];
+        let was_seen = self.setting.restarts && self.books.failure_seen.contains(&server);
+        assert!(alive || !was_seen, "H8: connection {id} broke with the others, and is lent");
+    }
+
+    /// Every suspect has been checked or replaced by now.
+    pub(crate) fn no_suspect_is_left(&self) {
+        assert_eq!(self.machine.counts().suspects(), 0, "H8: suspects are left");
+    }
+
     pub(super) fn promise_4_waiters_are_served_in_order(&self, arrival: u64, at_once: bool) {
         if self.setting.choosy > 0.0 {
             return;
@@ -191,7 +214,7 @@ impl World {
         let works = |seat: &&Seat| match seat.content {
             Content::Idle(id) | Content::Checking(id) => self.connections[id].alive,
             Content::Lent(_) => true,
-            Content::Nothing | Content::Dialling | Content::Closing(_) => false,
+            Content::Nothing | Content::Dialling | Content::Suspect(_) | Content::Closing(_) => false,
         };
         let known = self.seats.iter().filter(|seat| !self.is_draining(seat.server, seat.term));
         self.machine.state() != State::Failed && known.filter(works).count() >= self.machine.target()
@@ -384,7 +407,9 @@ impl World {
         if self.books.ejected.keys().any(|server| !before.contains_key(server)) {
             let (out, most) = (self.books.ejected.len(), self.most_ejected());
             assert!(out <= most, "{out} of {} are ejected, {most} may be", snapshot.known);
-            assert!(!snapshot.is_panic, "ejected although all are to be used");
+            // A backend may have died right after that.
+            let has_died = self.books.dead.iter().any(|server| !were_dead.contains(server));
+            assert!(!snapshot.is_panic || has_died, "ejected although all are to be used");
         }
         let now = self.now();
         for (&server, &until) in before.iter().filter(|(server, _)| !self.books.ejected.contains_key(server)) {
@@ -502,7 +527,10 @@ impl World {
         let can_serve = |backend: &BackendSnapshot| match backend.state {
             BackendState::Dead | BackendState::Removed => false,
             _ if backend.is_out => false,
-            _ => has_room || backend.counts.working() + backend.counts.of(Phase::Connecting) > 0,
+            _ => {
+                let counts = backend.counts;
+                has_room || counts.working() + counts.suspects() + counts.of(Phase::Connecting) > 0
+            }
         };
         for &claim in self.line.values().filter(|_| snapshot.counts.of(Phase::Idle) > 0) {
             let mut idle = snapshot.backends.iter().filter(|backend| backend.counts.of(Phase::Idle) > 0);
@@ -610,7 +638,7 @@ impl Content {
             Content::Dialling => Some(Phase::Connecting),
             Content::Idle(_) => Some(Phase::Idle),
             Content::Lent(_) => Some(Phase::Busy),
-            Content::Checking(_) => Some(Phase::Checking),
+            Content::Checking(_) | Content::Suspect(_) => Some(Phase::Checking),
             Content::Closing(_) => Some(Phase::Closing),
         }
     }

@@ -47,6 +47,8 @@ pub(super) struct Connection {
     /// This side has not closed it.
     pub(super) open: bool,
     pub(super) detached: bool,
+    /// It ended by a break.
+    pub(super) broken: bool,
     /// A check of it was cut short.
     pub(super) doubtful: bool,
     /// Who wants to be told when the far side closes it.
@@ -232,6 +234,7 @@ impl World {
             alive: true,
             open: true,
             detached: false,
+            broken: false,
             doubtful: false,
             watchers: Vec::new(),
         });
@@ -258,6 +261,10 @@ impl World {
 
     pub(super) fn server_closes(&mut self, id: usize) {
         self.connections[id].alive = false;
+        self.connections[id].broken = self.random.chance(self.setting.breaks);
+        if !self.setting.liveness {
+            return;
+        }
         for slot in std::mem::take(&mut self.connections[id].watchers) {
             let latency = self.latency();
             self.later(latency, Event::WatchEnds(slot, Ending::Seen));

@@ -16,6 +16,14 @@ pub(crate) struct Setting {
     pub(crate) servers: usize,
     /// Connections are cleaned after use.
     pub(crate) recycles: bool,
+    /// The connector knows when a connection has ended.
+    pub(crate) liveness: bool,
+    /// The connector can check a connection.
+    pub(crate) checks: bool,
+    /// How likely a connection that ends from afar breaks.
+    pub(crate) breaks: f64,
+    /// Connections end only when their server restarts, which it does once.
+    pub(crate) restarts: bool,
     /// How many priorities there are; 1 is none.
     pub(crate) priorities: usize,
     /// How many weights there are; 1 is none.
@@ -110,6 +118,10 @@ impl Setting {
             options,
             policies,
             recycles: apart.chance(0.3),
+            liveness: apart.chance(0.8),
+            checks: apart.chance(0.7),
+            breaks: apart.fraction(),
+            restarts: false,
             servers: 1 + random.below(most_servers),
             priorities: [1, 1, 2, 3][seed as usize % 4],
             weights: [1, 4][seed as usize / 4 % 2],
@@ -205,6 +217,7 @@ impl Setting {
             servers,
             // Cleaning makes every use longer; here the load is what the others can just carry.
             recycles: false,
+            liveness: true,
             // What is stuck works, as far as anyone can tell, and its tier with it; and all may be stuck with one that has
             // nearly all the weight.
             priorities: if stuck.is_some() { 1 } else { wild.priorities },
@@ -232,6 +245,33 @@ impl Setting {
             dial: millis(&mut random, 1, 100),
             // No claim ends by its own deadline.
             patience: (secs(600), secs(900)),
+            ..quick
+        }
+    }
+
+    /// A calm world in which every server restarts once, and callers see their connections break. Nothing tells that an idle one has.
+    pub(crate) fn with_a_restart(seed: u64) -> Setting {
+        let quick = Setting::with_one_that_hangs(seed);
+        let mut random = Random::new(seed ^ 0x4e57);
+        let maximum = 1 + random.below(16);
+        Setting {
+            options: Options {
+                maximum,
+                spares: random.below(maximum + 1),
+                check_after: None,
+                validate_every: random.chance(0.5).then(|| Duration::from_millis(1)),
+                ..quick.options.clone()
+            },
+            servers: 1 + random.below(3),
+            stuck: None,
+            liveness: false,
+            checks: random.chance(0.7),
+            breaks: 1.0,
+            restarts: true,
+            dial: millis(&mut random, 1, 50),
+            hold: millis(&mut random, 1, 100),
+            caller_every: millis(&mut random, 2, 50),
+            patience: (secs(20), secs(30)),
             ..quick
         }
     }
