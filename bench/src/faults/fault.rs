@@ -1,4 +1,4 @@
-//! What goes wrong, for how long, and how many nodes there are.
+//! The faults: how long each lasts, and how many nodes there are.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a run and several of them amount to, and where carom is worse than a peer.
+//! The figures of a run, their medians, and where carom is worse than a peer.
 
 use super::load::Record;
 use crate::measure::median;
@@ -126,8 +126,8 @@ impl Medians {
     }
 
     /// In what carom is worse than the best peer. A request that fails at once is not late, so late requests are compared
-    /// together with failed ones. The time until a node has its share counts only beside peers that do not pay for it: a node that
-    /// nobody avoids while it fails never loses its share.
+    /// together with failed ones. The time until a node has its share counts only beside peers that do not pay for it: a faulty
+    /// node that keeps getting requests never loses its share.
     pub fn defects(&self, peers: &[(&str, Medians)]) -> Vec<String> {
         let mut defects = Vec::new();
         let mut compare = |what: &str, figure: fn(&Medians) -> f64, tolerance: f64, peers: &[(&str, Medians)]| {

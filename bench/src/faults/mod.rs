@@ -36,7 +36,7 @@ const WARM: Duration = Duration::from_secs(3);
 const WATCHED: Duration = Duration::from_secs(3);
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What is measured: how often, which systems, and whether the page in `docs` is written.
+/// The number of rounds, the one lane to run, and whether the tables in `docs` are written.
 #[derive(Clone, Debug)]
 pub struct Extent {
     pub rounds: usize,
@@ -44,7 +44,7 @@ pub struct Extent {
     pub docs: bool,
 }
 
-/// A kind of server and all that is put in front of it. Lanes run at the same time, each with servers of its own.
+/// A kind of server with its clients. Lanes run at the same time, each with servers of its own.
 struct Lane {
     name: &'static str,
     title: &'static str,

@@ -1,4 +1,4 @@
-//! A TCP relay before a node, for faults that servers cannot be told to have: slow responses, resets, closes after some requests.
+//! A TCP relay before a node, for faults without a setting in the server: slow responses, resets, closes after some requests.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

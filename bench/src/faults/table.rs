@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::process::Command;
 
-/// What the figures were taken under.
+/// The conditions of a run.
 pub struct Conditions {
     rounds: usize,
     load_average: f64,
@@ -77,21 +77,23 @@ responds to nine tenths of its fair share (arrivals divided by nodes) over 1 s; 
 that second. It is 0 where the node never lost its share.
 
 **Defect** marks where carom is worse than the best peer by more than 10 % and 2 requests, or 10 % and half a second. A request that
-fails at once is not late, so late requests are compared together with failed ones. Times are compared with peers that have no more failed, late or slow requests (over 100 ms;
-in faults.json): a peer that goes on using a faulty node never takes its share away.
+fails at once is not late, so late requests are compared together with failed ones. Times are compared with peers that have no more
+failed, late or slow requests (over 100 ms; in faults.json): a peer that goes on using a faulty node never takes its share away. A peer
+that leaves a faulty node for good (\"over {}\") has fewer failures there; this is not taken into account.
 
 Default options, with these exceptions. bb8, deadpool and sqlx know one address. For three PostgreSQL nodes bb8 and deadpool get
 tokio-postgres's config with three hosts and `load_balance_hosts=random`; sqlx gets a pool for each node, used in turn, and the next
 one when a pool gives no connection. For three Redis nodes bb8 and deadpool get a manager that connects to the addresses in turn, and to
 the next one when that fails. deadpool's pools have {CONNECTIONS} connections, as bb8's and sqlx's: its default depends on the number of cores.
-\"carom, tokio-postgres\" is a connector with `liveness` (`Client::is_closed`), without `check`, and with `Claim::fail` for a query that failed. hyper-util and reqwest have a resolver that returns
-the addresses in turn. nginx has `keepalive 16`, HTTP/1.1 to nodes, and HAProxy has `check`, as their documentation shows. 503
+\"carom, tokio-postgres\" is a connector with `liveness` (`Client::is_closed`), without `check`, and with `Claim::fail` for a query that
+failed. hyper-util and reqwest have a resolver that returns the addresses in turn. nginx has `keepalive 16`, HTTP/1.1 to nodes, and HAProxy has `check`, as their documentation shows. 503
 and slow responses of an nginx node come from the application behind it; a relay before the node delays requests to PostgreSQL and
 Redis, closes their connections, and resets requests. nginx nodes close connections with `keepalive_requests`.
 
 {}.\n",
         WORK.as_millis(),
         DEADLINE.as_secs(),
+        LIMIT.as_secs(),
         LIMIT.as_secs(),
         conditions.versions,
     )
@@ -113,7 +115,7 @@ pub fn markdown(rows: &[Row], conditions: &Conditions) -> String {
     text
 }
 
-/// One for each kind of server and what is in front of it.
+/// A table for each lane.
 pub fn tables(rows: &[Row]) -> String {
     let (mut text, mut lane) = (String::new(), "");
     for line in lines(rows) {

@@ -1,4 +1,4 @@
-//! What is put in front of the nodes, each with its default options.
+//! The clients of the nodes: carom and its peers, each with default options.
 
 pub mod http;
 pub mod postgres;

@@ -1,4 +1,4 @@
-//! Proxies in processes of their own: `carom up` next to nginx and HAProxy.
+//! Local proxies, each a process: `carom up` next to nginx and HAProxy.
 
 use super::http::through;
 use super::{Open, Peer};
