@@ -133,6 +133,7 @@ async fn perform(shared: &Shared<Counting>, now: Instant, action: Action) {
         | Action::Check { .. }
         | Action::Recycle { .. }
         | Action::Suspect { .. }
+        | Action::HealthCheck { .. }
         | Action::Overdue { .. } => {}
     }
 }

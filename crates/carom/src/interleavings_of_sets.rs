@@ -163,7 +163,7 @@ fn perform(shared: &Shared<Counting>, dials: &mut VecDeque<(ConnectionId, Arc<Ba
                 cell.worsen(Standing::Draining);
             }
         }
-        Action::Added(_) | Action::Removed(_) => {}
+        Action::Added(_) | Action::Removed(_) | Action::HealthCheck { .. } => {}
     }
 }
 
