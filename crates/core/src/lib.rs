@@ -50,3 +50,5 @@ pub mod slot;
 mod timers;
 pub mod waiters;
 pub mod window;
+
+pub use backends::stall;

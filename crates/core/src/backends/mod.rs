@@ -7,6 +7,7 @@
 mod checks;
 mod health;
 mod outage;
+pub mod stall;
 
 pub use checks::CheckId;
 pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};

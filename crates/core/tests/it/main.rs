@@ -42,6 +42,7 @@ mod set_simulation;
 mod set_stage;
 mod set_world;
 mod stage;
+mod stall_simulation;
 mod time;
 mod window_rules;
 mod window_simulation;
