@@ -247,14 +247,13 @@ impl Picker {
         }
     }
 
-    /// The same, but none of this backend's. Where idle slots are in one order, those of the backend are walked over.
-    pub(crate) fn choose_avoiding(&self, avoided: u32, random: &mut Random) -> Option<u32> {
-        let is_other = |slot: u32| self.nodes[slot as usize].backend != avoided;
+    /// The same, but none of these backends'. Where idle slots are in one order, those of the backends are walked over.
+    pub(crate) fn choose_avoiding(&self, avoids: impl Fn(u32) -> bool, random: &mut Random) -> Option<u32> {
+        let is_other = |slot: u32| !avoids(self.nodes[slot as usize].backend);
         match self.pick {
             Pick::LeastLoaded => {
-                let of = |ready: &[u32]| -> Vec<u32> {
-                    ready.iter().copied().filter(|&backend| backend != avoided).collect()
-                };
+                let of =
+                    |ready: &[u32]| -> Vec<u32> { ready.iter().copied().filter(|&backend| !avoids(backend)).collect() };
                 let ready = self.less_loaded_of(&of(&self.ready), random);
                 let group = ready.or_else(|| self.less_loaded_of(&of(&self.ready_aside), random))?;
                 self.groups[group as usize].idle.tail()
@@ -442,7 +441,7 @@ mod tests {
             picker.set_worse(0, true);
             picker.set_worse(2, true);
             assert!(choose(&mut picker).iter().all(|&slot| slot == Some(1)), "{pick:?}");
-            assert!(picker.choose_avoiding(1, &mut Random::new(1)).is_some(), "{pick:?}");
+            assert!(picker.choose_avoiding(|backend| backend == 1, &mut Random::new(1)).is_some(), "{pick:?}");
             picker.remove(1);
             assert!(choose(&mut picker).iter().all(|&slot| slot.is_some() && slot != Some(1)), "{pick:?}");
             picker.set_worse(2, false);

@@ -132,6 +132,14 @@ impl Machine {
         }
     }
 
+    /// A use is cut short after it has waited so long for the response head: a latency penalty for its backend, and nothing else.
+    pub fn report_cut_short(&mut self, now: Instant, slot: SlotRef, waited: Duration) {
+        let Some(found) = self.slots.get_mut(slot.index()).filter(|found| found.epoch == slot.epoch) else { return };
+        let State::Busy { report: report @ Report::None, .. } = &mut found.state else { return };
+        *report = Report::Neutral;
+        self.picker.loads.learn(now, found.backend, waited);
+    }
+
     /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
     pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
         let Some(found) = self.current(slot) else { return false };
@@ -376,7 +384,7 @@ impl Machine {
         if self.is_withheld(backend) {
             return None;
         }
-        self.waiters.in_line().find(|(_, place)| self.avoids(now, *place) != Some(backend))
+        self.waiters.in_line().find(|(_, place)| self.takes(now, *place, backend))
     }
 
     /// A claim waits for another backend than the one it avoids while there is hope, and for half its time or the target
@@ -387,15 +395,8 @@ impl Machine {
         Some(Avoid { backend, until: since + patience.min(DAY * 365) })
     }
 
-    /// The backend that a claim would not take now.
-    fn avoids(&self, now: Instant, place: Place) -> Option<u32> {
-        let Avoid { backend, until } = place.avoid?;
-        (until > now && self.another_can_serve(backend)).then_some(backend)
-    }
-
-    /// Whether a backend other than this one has a connection that will be lent again, or is about to have one, and is not
-    /// failing.
-    fn another_can_serve(&self, avoided: u32) -> bool {
+    /// Whether a backend that is not avoided has a connection that will be lent again, or is about to have one.
+    pub(super) fn another_can_serve(&self, avoids: impl Fn(u32) -> bool) -> bool {
         let has_room = self.counts.total() < self.options.maximum;
         let lends = |&slot: &u32| match self.slots[slot as usize].state {
             State::Idle { .. } | State::Checking { .. } => true,
@@ -412,8 +413,7 @@ impl Machine {
                 record.health.doubt() == Some(Doubt::None) && (has_room || record.counts.of(Phase::Connecting) > 0);
             !self.is_out(other) && (is_about_to || record.slots.iter().any(lends))
         };
-        let others = self.backends.order().iter().filter(|&&other| other != avoided && !self.picker.is_failing(other));
-        others.into_iter().any(|&other| can_serve(other, self.backends.get(other)))
+        self.backends.order().iter().any(|&other| !avoids(other) && can_serve(other, self.backends.get(other)))
     }
 
     /// Controlled delay: a standing line is kept short, a burst is let through.
@@ -428,16 +428,26 @@ impl Machine {
 
     fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
         self.picker.loads.pass(now);
-        let index = match self.avoids(now, place) {
-            Some(avoided) => self.picker.choose_avoiding(avoided, &mut self.random),
-            None => self.picker.choose(&mut self.random),
+        let avoided = self.avoided(now, place);
+        let index = if avoided.is_nothing() {
+            self.picker.choose(&mut self.random)
+        } else {
+            let stalled = &self.stalled;
+            self.picker.choose_avoiding(|backend| avoided.includes(backend, stalled), &mut self.random)
         };
         index.filter(|&index| !self.is_withheld(self.slots[index as usize].backend))
     }
 
     /// Uses of a failing backend would end at once and take claim after claim: while another can serve, it gets one use a second.
     fn is_withheld(&self, backend: u32) -> bool {
-        self.picker.is_failing(backend) && !self.picker.loads.is_due(backend) && self.another_can_serve(backend)
+        self.picker.is_failing(backend) && !self.picker.loads.is_due(backend) && self.another_is_sound(backend)
+    }
+
+    /// Whether a backend other than this one can serve that is neither failing nor stalled.
+    fn another_is_sound(&self, backend: u32) -> bool {
+        self.another_can_serve(|other| {
+            other == backend || self.picker.is_failing(other) || self.stalled.contains(&other)
+        })
     }
 
     /// Nothing is idle but what is withheld.

@@ -125,6 +125,7 @@ impl Machine {
         // It has no part in what is typical any more.
         self.picker.loads.begin_anew(index);
         self.waiters.forget_backend(index);
+        self.stalled.retain(|stalled| *stalled != index);
         let slots = self.backends.get(index).slots.clone();
         if slots.is_empty() {
             self.forget_if_empty(index);

@@ -25,6 +25,7 @@ mod resting;
 mod sizing;
 mod slots;
 mod snapshot;
+mod stalled;
 mod suspects;
 mod tiers;
 mod told;
@@ -116,6 +117,8 @@ pub struct Machine {
     unserved: u64,
     /// Backends differ in priority.
     has_tiers: bool,
+    /// Backends that get no claims while another can serve; in no order.
+    stalled: Vec<u32>,
     /// Not all who should be watched are: they take turns.
     take_turns: bool,
     /// When the last hold-off of a backend ends.
@@ -169,6 +172,7 @@ impl Machine {
             counters: Counters::default(),
             unserved: 0,
             has_tiers: false,
+            stalled: Vec::new(),
             take_turns: false,
             held_off_until: None,
             stale_plan: true,

@@ -144,6 +144,7 @@ impl Machine {
             let doubted = record.health.doubt().is_none_or(|doubt| doubt > serving.least_doubt);
             priority < serving.priority || doubted && record.counts.working() == 0
         });
+        let dead = dead || self.is_set_aside_as_stalled(index);
         Have { slots: record.counts.total() - self.leaving(index), dead, priority, weight }
     }
 

@@ -55,6 +55,8 @@ pub struct BackendSnapshot {
     pub counts: Counts,
     /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
     pub ejected_until: Option<Instant>,
+    /// Whether it is stalled, and gets no claims while another backend can serve.
+    pub stalled: bool,
     /// When it is tried again, if nothing works and nothing is under way.
     pub next_attempt: Option<Instant>,
     /// The latency of its uses lately, if there were any.
@@ -141,6 +143,7 @@ impl Machine {
             is_failing: record.is_failing(),
             counts: record.counts,
             ejected_until: record.uses.ejected_until(),
+            stalled: self.stalled.contains(&index),
             next_attempt: self.next_attempt(record),
             typical_use: self.picker.loads.typical_use(index),
             failing: self.picker.is_failing(index),

@@ -18,7 +18,7 @@ impl Machine {
     pub fn claim_warm(&mut self) -> Option<SlotRef> {
         // Idle connections mean that the pool is open and that nobody waits who would take them; who waits all the same
         // is for the long way.
-        if self.options.leak_after.is_some() || self.waiters.len() > 0 {
+        if self.options.leak_after.is_some() || self.waiters.len() > 0 || !self.stalled.is_empty() {
             return None;
         }
         let load = self.counts.of(Phase::Busy) + 1 + self.options.spares;
@@ -71,7 +71,8 @@ impl Machine {
         }
         if self.waiters.len() > 0 {
             let is_timed = self.picker.is_curious() && found.epoch.is_multiple_of(TIMED_USES);
-            if is_timed || self.options.target_delay.is_some() || self.options.leak_after.is_some() {
+            let is_plain = self.options.target_delay.is_none() && self.options.leak_after.is_none();
+            if is_timed || !is_plain || !self.stalled.is_empty() {
                 return Returned::Declined;
             }
             let Some((waiter, place)) = self.waiters.in_line().next() else { return Returned::Declined };

@@ -86,6 +86,7 @@ impl Machine {
     ) -> Option<ConnectionId> {
         let connection = match (backend, place) {
             (None, None) => match avoid {
+                _ if !self.stalled.is_empty() => self.responding(avoid).or_else(|| self.open.first())?,
                 None => self.open.first()?,
                 Some(avoid) => self.another_than(avoid).or_else(|| self.open.first())?,
             },

@@ -204,6 +204,8 @@ pub struct Machine {
     open: Open,
     /// Counts leases, so that it is known who was leased longest ago.
     turns: u64,
+    /// Backends that get no leases of any backend while another is connected; in no order.
+    stalled: Vec<u32>,
     /// Connections of whatever kind.
     connected: usize,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -243,6 +245,7 @@ impl Machine {
             entries: Vec::new(),
             free: Vec::new(),
             open: Open::default(),
+            stalled: Vec::new(),
             turns: 0,
             connected: 0,
             waiters: BTreeMap::new(),

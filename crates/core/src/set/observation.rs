@@ -33,6 +33,8 @@ pub struct BackendGlance {
     pub is_out: bool,
     /// The last attempt to connect failed or hangs, and no connection works.
     pub is_failing: bool,
+    /// It is stalled: it gets no lease that may be of any backend while another is connected.
+    pub stalled: bool,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// When it is, or may be, tried again, if nothing works and nothing is under way.
@@ -83,7 +85,10 @@ impl Machine {
         let others = self.backends.all().map(|(_, record)| record).filter(|record| !record.known && record.is_in_use());
         Observation {
             figures: self.snapshot(),
-            backends: known.chain(others).map(|record| record.glance(self.backends.is_panic())).collect(),
+            backends: known
+                .chain(others)
+                .map(|record| record.glance(self.backends.is_panic(), self.is_stalled(record)))
+                .collect(),
             planned_at: self.planned_at,
             counters: self.counters,
         }
@@ -101,13 +106,14 @@ impl Record {
         self.alive > 0 || self.places.iter().any(|place| place.is_taken())
     }
 
-    fn glance(&self, is_panic: bool) -> BackendGlance {
+    fn glance(&self, is_panic: bool, stalled: bool) -> BackendGlance {
         let is_left = !self.known && !self.places.iter().any(|place| place.is_taken());
         BackendGlance {
             backend: Arc::clone(&self.backend),
             state: if is_left { BackendState::Removed } else { self.state() },
             is_out: self.is_judged_out() && !is_panic,
             is_failing: self.is_failing(),
+            stalled,
             dialling: self.places.iter().map(Place::dialling).sum(),
             next_attempt: self.next_attempt(),
             ejected_until: self.uses.ejected_until(),

@@ -37,6 +37,11 @@ impl Open {
         self.heap.iter().filter(|key| key.full == full && fits(key.id)).min().map(|key| key.id)
     }
 
+    /// The one to be leased next of those that fit, full or not.
+    pub(super) fn least_that(&self, fits: impl Fn(ConnectionId) -> bool) -> Option<ConnectionId> {
+        self.heap.iter().filter(|key| fits(key.id)).min().map(|key| key.id)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }

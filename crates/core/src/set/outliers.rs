@@ -1,6 +1,6 @@
 //! Outliers: backends that connect, but whose uses or active checks fail, get no leases of any backend for a while.
 
-use super::{Action, Machine, State, Timer};
+use super::{Action, ConnectionId, Machine, State, Timer};
 use crate::backend::Backend;
 use crate::backends::CheckId;
 use std::sync::Arc;
@@ -28,6 +28,35 @@ impl Machine {
         if let Some(id) = self.backends.find(backend) {
             self.record(id).uses.record_success();
         }
+    }
+
+    /// A backend has stopped responding while others respond, or responds again. A stalled one gets no leases of any backend while
+    /// another is connected; who names it gets one.
+    pub fn set_stalled(&mut self, backend: &Backend, stalled: bool) {
+        let Some(id) = self.backends.find(backend) else { return };
+        self.stalled.retain(|other| *other != id);
+        if stalled {
+            self.stalled.push(id);
+        }
+    }
+
+    /// The connection to be leased next of those whose backend is not stalled, rather not of the one to be avoided, full or not.
+    pub(super) fn responding(&self, avoid: Option<&Backend>) -> Option<ConnectionId> {
+        let avoid = avoid.and_then(|avoid| self.backends.find(avoid));
+        let backend = |id: ConnectionId| self.connection(id).map(|connection| connection.backend);
+        let responds = |id| backend(id).is_some_and(|backend| !self.stalled.contains(&backend));
+        let other = self.open.least_that(|id| responds(id) && backend(id) != avoid);
+        other.or_else(|| self.open.least_that(responds))
+    }
+
+    pub(super) fn is_stalled(&self, record: &super::places::Record) -> bool {
+        let id = self.backends.find(&record.backend);
+        id.is_some_and(|id| self.stalled.contains(&id))
+    }
+
+    pub(super) fn stalled(&self) -> impl Iterator<Item = Arc<Backend>> {
+        let known = self.stalled.iter().map(|&id| self.backends.get(id)).filter(|record| record.known);
+        known.map(|record| Arc::clone(&record.backend))
     }
 
     /// An ejection may be over.

@@ -303,6 +303,7 @@ impl Machine {
                 }
             }
             Some(_) | None => {
+                self.stalled.retain(|stalled| *stalled != backend);
                 self.backends.forget(backend);
             }
         }

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub dead: usize,
     /// Of these, those that are left out for having served badly, and until when. Dead ones may be among them.
     pub ejected: Vec<(Arc<Backend>, Instant)>,
+    /// Of these, those that are stalled: they get no leases while another is connected.
+    pub stalled: Vec<Arc<Backend>>,
     /// So few backends are healthy that those that are ejected or unhealthy are used as well.
     pub is_panic: bool,
     /// Dials under way or waiting for their turn.
@@ -78,6 +80,7 @@ impl Machine {
             known,
             dead,
             ejected: self.ejected().collect(),
+            stalled: self.stalled().collect(),
             is_panic: self.backends.is_panic(),
             dialling,
             waiting,

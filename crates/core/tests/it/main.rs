@@ -22,6 +22,7 @@ mod pool_rules;
 mod pool_scenarios;
 mod pool_shares;
 mod pool_simulation;
+mod pool_stalled;
 mod pool_suspects;
 mod pool_tiers;
 mod resolver_answers;

@@ -471,6 +471,22 @@ fn first_reported_latency_counts_and_the_length_of_the_use_does_not() {
     assert_eq!(stage.machine.snapshot().backends[0].typical_use, Some(ms(10)));
 }
 
+#[test]
+fn use_that_is_cut_short_is_a_latency_penalty_and_no_failed_use() {
+    let ejection = Some(Ejection::default().consecutive(1));
+    let mut stage = Stage::connected(Options { ejection, ..options(12, 12) }, &[1, 2, 3]);
+    let _ = traffic(&mut stage, ms(500), ms(5), |_| ms(1));
+    let mut slots = take_of(&mut stage, 12, 1);
+    let slot = slots.pop().expect("it has connections");
+    stage.machine.report_cut_short(stage.now, slot, ms(2_000));
+    stage.release(slot, Outcome::Dropped);
+    slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+    stage.accept_all();
+    assert!(stage.machine.snapshot().backends.iter().all(|backend| backend.ejected_until.is_none()));
+    let [share, ..] = traffic(&mut stage, ms(500), ms(5), |_| ms(1));
+    assert!(share < 0.1, "{share:.3}");
+}
+
 /// Ends the check or reset that the machine asked for last.
 fn end_check(stage: &mut Stage, passed: bool) {
     let check = stage.checks.pop().expect("a check was asked for");
@@ -511,7 +527,7 @@ fn failed_check_or_recycle_after_use_is_a_failed_use() {
                 assert_eq!(ejected(&stage), 0, "after {} failures", failures - 1);
                 let mut slots = take_of(&mut stage, 8, 1);
                 let slot = slots.remove(0);
-                slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Discarded));
+                slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
                 while !stage.checks.is_empty() {
                     end_check(&mut stage, true);
                 }
