@@ -61,6 +61,9 @@ pub struct PoolBackend {
     /// The last attempt to connect failed or hangs, and no connection works.
     #[cfg_attr(feature = "serde", serde(default))]
     pub failing: bool,
+    /// It stopped responding while others respond, and gets no new requests while another backend can serve. HTTP only.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub stalled: bool,
     /// Each of its slots.
     pub slots: Vec<Slot>,
     /// Why it failed last, if it has not worked since.

@@ -64,6 +64,9 @@ pub struct SetBackend {
     /// The last attempt to connect failed or hangs, and no connection works.
     #[cfg_attr(feature = "serde", serde(default))]
     pub failing: bool,
+    /// It stopped responding while others respond, and gets no new requests while another backend can serve. HTTP only.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub stalled: bool,
     /// Its connections.
     pub connections: Vec<SetConnection>,
     /// Dials under way or waiting for their turn.

@@ -54,6 +54,7 @@ fn describe(
         state: seen.state.into(),
         out: seen.is_out,
         failing: seen.is_failing,
+        stalled: seen.stalled,
         slots: slots.iter().map(|slot| slot_of(now, slot)).collect(),
         reason,
         next_attempt_ms: seen.next_attempt.map(|at| ms_until(at, now)),

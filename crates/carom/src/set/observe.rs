@@ -85,6 +85,7 @@ fn describe(
         state: seen.state.into(),
         out: seen.is_out,
         failing: seen.is_failing,
+        stalled: seen.stalled,
         connections,
         dialling: seen.dialling,
         reason,

@@ -77,6 +77,7 @@ fn pool(resolver: Option<Id>, state: State, phases: &[Phase]) -> Object {
         ejected_ms: None,
         out: false,
         failing: false,
+        stalled: false,
         typical_use_us: None,
     };
     Object::Pool(Pool {
@@ -128,6 +129,7 @@ fn set(resolver: Option<Id>) -> Object {
             ejected_ms: None,
             out: false,
             failing: false,
+            stalled: false,
         }],
         last_plan_ms: None,
         cause: None,

@@ -135,6 +135,7 @@ fn pool_of(backends: Vec<(String, &[Phase])>, timeouts: u64) -> Object {
         ejected_ms: None,
         out: false,
         failing: false,
+        stalled: false,
         typical_use_us: None,
     };
     Object::Pool(SeenPool {

@@ -118,6 +118,7 @@ fn one_of_each() -> Vec<Object> {
                 ejected_ms: None,
                 out: false,
                 failing: false,
+                stalled: false,
             }],
             last_plan_ms: None,
             cause: None,

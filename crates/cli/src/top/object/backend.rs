@@ -11,6 +11,7 @@ pub(super) struct Standing<'a> {
     pub(super) backend: &'a Backend,
     pub(super) state: BackendState,
     failing: bool,
+    stalled: bool,
     reason: Option<&'a str>,
     next_attempt_ms: Option<u64>,
     ejected_ms: Option<u64>,
@@ -18,17 +19,19 @@ pub(super) struct Standing<'a> {
 
 impl<'a> From<&'a PoolBackend> for Standing<'a> {
     fn from(of: &'a PoolBackend) -> Standing<'a> {
-        let PoolBackend { backend, state, failing, reason, next_attempt_ms, ejected_ms, .. } = of;
+        let PoolBackend { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms, .. } = of;
         let (next_attempt_ms, ejected_ms) = (*next_attempt_ms, *ejected_ms);
-        Standing { backend, state: *state, failing: *failing, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
+        let (state, failing, stalled, reason) = (*state, *failing, *stalled, reason.as_deref());
+        Standing { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms }
     }
 }
 
 impl<'a> From<&'a SetBackend> for Standing<'a> {
     fn from(of: &'a SetBackend) -> Standing<'a> {
-        let SetBackend { backend, state, failing, reason, next_attempt_ms, ejected_ms, .. } = of;
+        let SetBackend { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms, .. } = of;
         let (next_attempt_ms, ejected_ms) = (*next_attempt_ms, *ejected_ms);
-        Standing { backend, state: *state, failing: *failing, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
+        let (state, failing, stalled, reason) = (*state, *failing, *stalled, reason.as_deref());
+        Standing { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms }
     }
 }
 
@@ -36,7 +39,7 @@ impl Standing<'_> {
     pub(super) fn urgency(&self) -> Urgency {
         match self.state {
             BackendState::Dead | BackendState::Unhealthy | BackendState::Ejected => Urgency::Impaired,
-            _ if self.failing => Urgency::Strained,
+            _ if self.failing || self.stalled => Urgency::Strained,
             _ => Urgency::Fine,
         }
     }
@@ -45,6 +48,7 @@ impl Standing<'_> {
     pub(super) fn line(&self, sight: Sight<'_>) -> Line {
         let (tone, state) = match self.state {
             BackendState::Unknown | BackendState::Healthy if self.failing => (Tone::Warn, "failing"),
+            BackendState::Unknown | BackendState::Healthy if self.stalled => (Tone::Warn, "stalled"),
             BackendState::Unknown => (Tone::Plain, "unknown"),
             BackendState::Healthy => (Tone::Good, "healthy"),
             BackendState::Dead => (Tone::Bad, "DEAD"),

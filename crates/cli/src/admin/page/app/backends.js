@@ -72,7 +72,8 @@ function makeRow() {
       say(name, named ? backend.name : own);
       mark(name, 'class', named ? 'name' : 'name mono');
       sayOrHide(place, named ? own : '');
-      const health = backend.failing && backend.state !== 'dead' ? 'failing' : words(backend.state);
+      const flag = backend.failing ? 'failing' : backend.stalled ? 'stalled' : '';
+      const health = flag && backend.state !== 'dead' ? flag : words(backend.state);
       mark(lamp, 'aria-label', health);
       sayOrHide(state, health === 'healthy' ? '' : health);
       const told = backend.slots ? slots(backend) : connections(backend, object);
