@@ -25,7 +25,7 @@ impl Limit {
     }
 
     /// Ready when the time has run out.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline.into())));
         if sleep.deadline().into_std() != deadline {

@@ -3,6 +3,7 @@
 use super::dial::Dialer;
 use super::error::{Error, Step};
 use super::options::{OriginOptions, Settings};
+use super::stalls::Stalls;
 use super::target::Target;
 use crate::building::BuildError;
 use crate::dns::resolver_for;
@@ -64,6 +65,7 @@ pub(super) struct Maker {
     pub(super) host: HeaderValue,
     pub(super) settings: Settings,
     pub(super) dialer: Dialer,
+    pub(super) stalls: Arc<Stalls>,
     pub(super) resolver: Resolver,
     /// Whether anybody has to be asked who serves.
     pub(super) resolves: bool,
@@ -84,7 +86,8 @@ impl Maker {
         let title = options.name.clone().unwrap_or_else(|| Arc::clone(&name));
         let (settings, source, server_name) = options.resolve(settings);
         settings.validate(target.is_https()).map_err(BuildError::from)?;
-        let dialer = dialer(target, &settings, server_name)?;
+        let stalls = Stalls::new(settings.retry_stalled);
+        let dialer = dialer(target, &settings, server_name)?.reporting_to(&stalls);
         let resolves = match &source {
             Some(source) => source.fixed.is_empty(),
             None => target.host().parse::<IpAddr>().is_err(),
@@ -92,7 +95,7 @@ impl Maker {
         let source = source.unwrap_or_else(|| discovery(target, &settings));
         let resolver = Resolver::start_in(runtime, monitor, source.prepare(&settings.recovery)?);
         let (host, runtime, monitor) = (target.authority(), runtime.clone(), monitor.clone());
-        Ok(Maker { name, title, host, settings, dialer, resolver, resolves, runtime, monitor })
+        Ok(Maker { name, title, host, settings, dialer, stalls, resolver, resolves, runtime, monitor })
     }
 }
 

@@ -37,6 +37,9 @@
 //! connection which the server had closed is tried again, up to twice, if that can do no harm: when nothing of it was sent, or
 //! when its method is safe and no byte of an answer came.
 //!
+//! A backend that stops responding while others respond is *stalled*: it gets no new requests until a byte arrives from it, and safe
+//! requests that wait for it are sent to another backend as well. See [`Builder::retry_stalled`].
+//!
 //! An agent and an [`Origin`] are services of tower:
 //!
 //! ```
@@ -59,6 +62,7 @@ mod dial;
 mod error;
 mod evidence;
 mod health;
+mod hedge;
 mod http1;
 mod http2;
 mod limit;
@@ -73,6 +77,7 @@ mod routes;
 mod served;
 mod service;
 mod serving;
+mod stalls;
 mod target;
 mod upgraded;
 

@@ -118,6 +118,13 @@ settings! {
     /// An active health check of every node, whether or not it is in use: over HTTP or gRPC, with the origin's TLS and protocol.
     /// Default none: off.
     health_check(impl Into<Option<HttpCheck>>) as health_check.into(), Option<HttpCheck> = None;
+    /// Whether safe requests without a body are sent once more when their backend stalls. A backend is stalled when it has
+    /// requests without a response head, and no byte has arrived from it for 20 times the median response time, at least 500 ms and
+    /// at most 5 s, while another backend responded. It gets no new requests, unless all are stalled, until a byte arrives from
+    /// it. Its outstanding `GET`, `HEAD` and `OPTIONS` requests are sent to another backend as well, and the first response wins;
+    /// at most 20 % of the requests, or 3 per second if that is more. Of requests that arrive meanwhile a copy is sent to it once a
+    /// second, to find out whether it is back. With `false` no request is sent twice, except for that. Default true.
+    retry_stalled(bool) as retry_stalled, bool = true;
     /// How DNS is asked. Its `srv` and `default_port` follow from the origin, and its `recovery` from the agent's.
     dns(DnsOptions) as dns, DnsOptions = DnsOptions::default();
     /// Whether DNS is asked for SRV records, of `_http._tcp` or `_https._tcp`, before addresses. Where there are any they say

@@ -1,11 +1,13 @@
 //! One origin: who serves it, and the connections to it.
 
 use super::body::Body;
+use super::dial::Dialer;
 use super::error::{Error, Step};
 use super::making::{Maker, OriginError};
 use super::negotiation::Routes;
 use super::options::Settings;
 use super::served::Protocol;
+use super::stalls::Stalls;
 use crate::monitor::Id;
 use crate::pool::{self, Drained, State};
 use crate::resolver::{Resolver, ResolverState};
@@ -41,12 +43,15 @@ pub(super) struct Shared {
     pub(super) host: HeaderValue,
     pub(super) settings: Settings,
     pub(super) routes: Routes,
-    resolver: Resolver,
+    pub(super) stalls: Arc<Stalls>,
+    pub(super) dialer: Dialer,
+    pub(super) runtime: Handle,
+    pub(super) resolver: Resolver,
     /// Somebody has to be asked who serves.
     resolves: bool,
     /// The resolver has spoken.
     resolved: AtomicBool,
-    closed: watch::Sender<bool>,
+    pub(super) closed: watch::Sender<bool>,
     made: Instant,
     /// When it was last asked for something, in milliseconds since it was made.
     used: AtomicU64,
@@ -56,12 +61,28 @@ pub(super) struct Shared {
 
 impl Origin {
     pub(super) fn make(maker: Maker, lasts: bool) -> Result<Origin, OriginError> {
-        let Maker { name, host, settings, resolver, resolves, .. } = &maker;
+        let Maker { name, host, settings, resolver, resolves, stalls, dialer, runtime, .. } = &maker;
+        let (stalls, dialer, runtime) = (Arc::clone(stalls), dialer.clone(), runtime.clone());
         let (name, host, settings) = (Arc::clone(name), host.clone(), settings.clone());
         let (resolver, resolves, routes) = (resolver.clone(), *resolves, Routes::new(maker)?);
         let (resolved, made, used) = (AtomicBool::new(false), clock::now(), AtomicU64::new(0));
         let closed = watch::Sender::new(false);
-        let shared = Shared { name, host, settings, routes, resolver, resolves, resolved, closed, made, used, lasts };
+        let shared = Shared {
+            name,
+            host,
+            settings,
+            routes,
+            stalls,
+            dialer,
+            runtime,
+            resolver,
+            resolves,
+            resolved,
+            closed,
+            made,
+            used,
+            lasts,
+        };
         Ok(Origin { shared: Arc::new(shared) })
     }
 

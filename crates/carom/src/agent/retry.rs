@@ -5,7 +5,9 @@
 //! answer. Beyond that there is no second try: not even of what is merely idempotent, as others may have acted in between.
 
 use super::body::Body;
-use http::Request;
+use http::header::UPGRADE;
+use http::{Method, Request};
+use http_body::Body as _;
 
 /// How often a request is tried in all.
 pub(super) const ATTEMPTS: u32 = 3;
@@ -39,15 +41,30 @@ impl Spare {
         Some(Spare(Box::new(copy)))
     }
 
+    /// Whether it may be sent to two backends at a time.
+    pub(super) fn is_repeatable(&self) -> bool {
+        is_repeatable(&self.0)
+    }
+
+    /// The same once more.
+    pub(super) fn copy(&self) -> Option<Spare> {
+        Spare::of(&self.0)
+    }
+
     pub(super) fn into_request(self) -> Box<Request<Body>> {
         self.0
     }
 }
 
+/// Whether a request may be sent to two backends at a time: it is safe, has no body, and begins nothing but a response.
+pub(super) fn is_repeatable(request: &Request<Body>) -> bool {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    is_safe && request.body().is_end_stream() && !request.headers().contains_key(UPGRADE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::Method;
 
     fn request(method: Method, body: Body) -> Request<Body> {
         Request::builder().method(method).uri("/orders?all").header("accept", "*/*").body(body).unwrap()

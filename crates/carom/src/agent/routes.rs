@@ -6,6 +6,7 @@ use super::http1;
 use super::http2::{self, Address, Line, Ping, Seat};
 use super::making::Maker;
 use super::served::Protocol;
+use super::stalls::Pulse;
 use crate::building::BuildError;
 use crate::monitor::Id;
 use crate::pool::{Drained, Phase, Pool, State};
@@ -98,7 +99,7 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
     let authority = authority_of(host);
     let health_check = settings.health_check.as_ref().map(|check| check.over(&dialer, Spoken::Http1, &authority));
     let refusals = dialer.is_tls().then(Notify::new);
-    Pool::builder(http1::Connector { dialer, origin: Arc::clone(name), ping, refusals })
+    let pool = Pool::builder(http1::Connector { dialer, origin: Arc::clone(name), ping, refusals })
         .name(Arc::clone(title))
         .resolver(resolver.clone())
         .runtime(runtime.clone())
@@ -117,7 +118,10 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
         .check_timeout(settings.check_timeout)
         .ejection(settings.ejection.clone())
         .health_check(health_check)
-        .build()
+        .build()?;
+    let set_stalled = pool.set_stalled();
+    maker.stalls.follow(move |pulse: &Pulse| set_stalled(&pulse.backend, &|| pulse.is_stalled()));
+    Ok(pool)
 }
 
 /// One HTTP/2 connection to each of as many nodes as `maximum` says: requests go where the fewest are under way.
@@ -131,7 +135,7 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
     let ping = settings.ping.is_some();
     let ping = ping.then_some(Ping { interval: settings.ping_interval, timeout: settings.check_timeout });
     let (max_lifetime, line) = (settings.max_lifetime, Line::new(settings.max_waiters));
-    Set::builder(http2::Connector { dialer, address, ping, max_lifetime, line })
+    let set = Set::builder(http2::Connector { dialer, address, ping, max_lifetime, line })
         .name(Arc::clone(title))
         .resolver(resolver.clone())
         .runtime(runtime.clone())
@@ -146,7 +150,10 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
         .drain_timeout(FOREVER)
         .ejection(settings.ejection.clone())
         .health_check(health_check)
-        .build()
+        .build()?;
+    let set_stalled = set.set_stalled();
+    maker.stalls.follow(move |pulse: &Pulse| set_stalled(&pulse.backend, &|| pulse.is_stalled()));
+    Ok(set)
 }
 
 fn authority_of(host: &HeaderValue) -> Authority {
@@ -172,6 +179,14 @@ impl Held {
         match self {
             Held::Http1(claim) => claim.backend(),
             Held::Http2(seat) => seat.backend(),
+        }
+    }
+
+    /// The signs of life of the backend.
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        match self {
+            Held::Http1(claim) => claim.pulse(),
+            Held::Http2(seat) => seat.pulse(),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::body::Body;
 use super::error::{Error, Step};
-use super::http1::{self, Connector, Lost, Settled};
+use super::hedge::{Ended, LateRequest};
+use super::http1::{self, Connector, Exchanged, Lost, Pace, Settled};
 use super::http2;
 use super::limit::{Limit, poll_within};
 use super::negotiation::{Found, LOOKS};
@@ -10,6 +11,7 @@ use super::origin::Shared;
 use super::retry::{ATTEMPTS, Spare, UNTRIED};
 use super::routes::{Held, Route};
 use super::served::{Served, Timings};
+use super::stalls::LATE;
 use crate::pool::ClaimError;
 use crate::{Backend, Claim, ClaimOptions, Pool, Set, clock};
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue, UPGRADE};
@@ -18,6 +20,7 @@ use http::{Method, Request, Response, Uri, Version};
 use http_body::Body as _;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -25,7 +28,7 @@ use std::time::{Duration, Instant};
 const AVOIDING: Duration = Duration::from_secs(1);
 
 /// How far a request has come.
-struct Course {
+pub(super) struct Course {
     begun: Instant,
     attempts: u32,
     /// How often it came upon connections that take no more requests.
@@ -37,6 +40,15 @@ struct Course {
 }
 
 impl Course {
+    /// One more attempt beside one at this backend.
+    pub(super) fn beside(backend: Backend) -> Course {
+        Course { begun: clock::now(), attempts: 1, untried: 0, avoid: Some(backend), lost: None }
+    }
+
+    pub(super) fn avoids(&self, backend: &Backend) -> bool {
+        self.avoid.as_ref() == Some(backend)
+    }
+
     /// How long it may still wait for a connection: there is one time for all attempts.
     fn left(&self, now: Instant, claim_timeout: Duration) -> Duration {
         claim_timeout.saturating_sub(now.saturating_duration_since(self.begun))
@@ -64,6 +76,9 @@ impl Shared {
         let begun = clock::now();
         self.note_use(begun);
         self.address(&mut request);
+        if self.stalls.has_any() {
+            self.probe_stalled(&request);
+        }
         let mut limit = self.settings.timeout.map(|after| Limit::new(begun, after));
         let mut course = Course { begun, attempts: 0, untried: 0, avoid: None, lost: None };
         let (mut resolve, mut since) = (None, begun);
@@ -101,52 +116,108 @@ impl Shared {
                     }
                 }
             };
-            let claimed = clock::now();
+            let mut claimed = clock::now();
             course.attempts += 1;
-            let (backend, protocol, made) = (held.backend().clone(), held.protocol(), held.begin_use());
+            let (mut backend, mut protocol, mut made) = (held.backend().clone(), held.protocol(), held.begin_use());
+            let (pulse, in_pieces) = (Arc::clone(held.pulse()), !request.body().is_whole());
             let may = course.attempts < ATTEMPTS;
             let (mut spare, mut had_rested) = (None, false);
-            let settled = match held {
+            let ended = match held {
                 Held::Http1(mut claim) => {
                     self.introduce(&mut request);
                     let (mut promise, sent) = http1::send(&mut claim, request, claimed, may);
                     had_rested = claim.had_rested();
-                    let exchanged = poll_fn(|cx| match (claim.poll_answer(&mut promise, cx), &mut limit) {
-                        (Poll::Ready(exchanged), _) => Poll::Ready(Some(exchanged)),
-                        (Poll::Pending, Some(limit)) => limit.poll_answer(&mut claim, sent.pace()).map(|()| None),
-                        (Poll::Pending, None) => Poll::Pending,
+                    // Dropped before the claim.
+                    let mut late: Option<Box<LateRequest<'_, _>>> = None;
+                    let ended = poll_fn(|cx| {
+                        let has_lost = late.as_ref().is_some_and(|late| late.has_lost());
+                        if !has_lost && let Poll::Ready(exchanged) = claim.poll_answer(&mut promise, cx) {
+                            match (&mut late, exchanged) {
+                                (Some(late), Exchanged::Answered(response)) => {
+                                    late.end();
+                                    return Poll::Ready(Ended::First(Exchanged::Answered(response)));
+                                }
+                                (Some(late), lost) if late.hedges() => late.lose(lost),
+                                (_, exchanged) => return Poll::Ready(Ended::First(exchanged)),
+                            }
+                        }
+                        let timed_out = match &mut limit {
+                            Some(limit) if has_lost => limit.poll(cx),
+                            Some(limit) => limit.poll_answer(&mut claim, sent.pace()),
+                            None => Poll::Pending,
+                        };
+                        if timed_out.is_ready() {
+                            return Poll::Ready(Ended::TimedOut);
+                        }
+                        if late.is_none()
+                            && self.stalls.has_several()
+                            && claim.has_come(claimed + LATE)
+                            && sent.pace().is_none_or(Pace::is_over)
+                        {
+                            // What took long to send was sent just now.
+                            let since = sent.pace().map_or(claimed, |_| clock::now());
+                            late = Some(self.late_over_http1(&claim, &promise, since));
+                        }
+                        late.as_mut().map_or(Poll::Pending, |late| late.poll(|| promise.copy(), cx))
                     });
-                    match exchanged.await {
-                        Some(exchanged) => {
+                    let ended = ended.await;
+                    if let Some(late) = &mut late {
+                        late.end();
+                    }
+                    match ended {
+                        Ended::First(exchanged) => {
                             let settled = http1::settle(claim, exchanged, sent, promise.repeats());
                             if let Settled::Lost(_) = settled {
                                 spare = promise.into_spare();
                             }
-                            Some(settled)
+                            Ended::First(settled)
                         }
-                        None => {
+                        Ended::Hedged(hedged) => {
+                            // Cancelled without effect on its backend.
+                            claim.report_neutral();
+                            claim.discard();
+                            Ended::Hedged(hedged)
+                        }
+                        Ended::TimedOut => {
                             http1::give_up(claim, &sent);
-                            None
+                            Ended::TimedOut
                         }
                     }
                 }
                 Held::Http2(seat) => {
                     spare = if may { Spare::of(&request) } else { None };
                     self.introduce(&mut request);
-                    let mut exchanging = Box::pin(http2::exchange(seat, *request));
-                    let exchanged = poll_fn(|cx| poll_within(&mut limit, exchanging.as_mut(), cx)).await;
-                    exchanged.map(|exchanged| exchanged.map_or_else(Settled::Lost, Settled::Answered))
+                    match Box::pin(self.exchange_over_http2(seat, request, &mut spare, claimed, &mut limit)).await {
+                        Ended::First(Ok(response)) => Ended::First(Settled::Answered(response)),
+                        Ended::First(Err(lost)) => Ended::First(Settled::Lost(lost)),
+                        Ended::Hedged(hedged) => Ended::Hedged(hedged),
+                        Ended::TimedOut => {
+                            if !in_pieces && let Some(Route::Http2(set)) = self.routes.known().map(|found| found.route)
+                            {
+                                set.report_failure(&backend);
+                            }
+                            Ended::TimedOut
+                        }
+                    }
                 }
             };
-            let settled = match settled {
-                Some(Settled::Upgrades(claim, response)) => {
+            if let Ended::First(Settled::Answered(_) | Settled::Upgrades(..)) = ended {
+                self.stalls.response_started(&pulse, (!in_pieces).then_some(claimed));
+            }
+            let settled = match ended {
+                Ended::First(Settled::Upgrades(claim, response)) => {
                     let mut upgrading = Box::pin(http1::upgrade(claim, response));
                     let upgraded = poll_fn(|cx| poll_within(&mut limit, upgrading.as_mut(), cx)).await;
                     upgraded.map(|upgraded| upgraded.map_err(Lost::Failed))
                 }
-                Some(Settled::Answered(response)) => Some(Ok(response)),
-                Some(Settled::Lost(lost)) => Some(Err(lost)),
-                None => None,
+                Ended::First(Settled::Answered(response)) => Some(Ok(response)),
+                Ended::First(Settled::Lost(lost)) => Some(Err(lost)),
+                Ended::Hedged(hedged) => {
+                    (backend, protocol, made, claimed) = (hedged.backend, hedged.protocol, hedged.made, hedged.claimed);
+                    course.attempts += 1;
+                    Some(Ok(hedged.response))
+                }
+                Ended::TimedOut => None,
             };
             request = match settled {
                 Some(Ok(response)) if !self.settings.served => return Ok(response),
@@ -207,7 +278,7 @@ impl Shared {
     }
 
     /// Says what servers expect to hear, if the request does not.
-    fn introduce(&self, request: &mut Request<Body>) {
+    pub(super) fn introduce(&self, request: &mut Request<Body>) {
         if !request.headers().contains_key(HOST) {
             let tunnel = request.uri().authority().filter(|_| request.method() == Method::CONNECT);
             let host = tunnel.and_then(|to| HeaderValue::from_str(to.as_str()).ok());
@@ -232,7 +303,7 @@ impl Shared {
     /// What the next attempt is made on. If no server speaks any more what it did, it is found out anew, once.
     ///
     /// `refused`: this way was gone, and nothing was to be had there.
-    async fn hold(
+    pub(super) async fn hold(
         &self,
         method: &Method,
         upgrades: bool,

@@ -8,7 +8,7 @@ use crate::connect::{Connect, ConnectError, Liveness};
 use crate::quiet::{drop_quietly, quietly, text_of};
 use carom_core::backend::Backend;
 use carom_core::pool::Outcome;
-use carom_core::slot::Life;
+use carom_core::slot::{Life, SlotRef};
 use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -75,6 +75,12 @@ impl<C: Connect> Claim<C> {
     /// claim to its return, unless [`learn_latency`](super::Builder::learn_latency) is off. The first report of a claim counts.
     pub fn report_success_in(&self, latency: Duration) {
         self.report_head(clock::now(), Some(latency));
+    }
+
+    /// Reports a use that its caller cuts short before the response head, if that is not called off.
+    #[cfg(feature = "http")]
+    pub(crate) fn cut_short(&self) -> CutShort<C> {
+        CutShort { shared: Arc::clone(&self.shared), slot: self.held().slot }
     }
 
     /// Reports a successful use whose length is no latency, and its latency if that is known.
@@ -199,6 +205,22 @@ impl<C: Connect> Claim<C> {
             in_vain.then(|| table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended)))
         });
         drop_quietly(&self.shared.name, outdated);
+    }
+}
+
+/// Reports how long a use took that is cut short: a latency penalty, and nothing else.
+#[cfg(feature = "http")]
+pub(crate) struct CutShort<C: Connect> {
+    shared: Arc<Shared<C>>,
+    slot: SlotRef,
+}
+
+#[cfg(feature = "http")]
+impl<C: Connect> CutShort<C> {
+    /// To be called before the claim ends.
+    pub(crate) fn report(self, waited: Duration) {
+        let now = clock::now();
+        self.shared.step(|table| table.machine.report_cut_short(now, self.slot, waited));
     }
 }
 

@@ -41,6 +41,8 @@ pub use carom_core::backend::BackendState;
 pub use carom_core::pool::{BackendSnapshot, Snapshot as Figures, State};
 pub use carom_core::slot::{Counts, Phase};
 pub use claim::Claim;
+#[cfg(feature = "http")]
+pub(crate) use claim::CutShort;
 pub use claiming::Claiming;
 pub use error::{ClaimError, Summary};
 pub use shared::Outstanding;
@@ -169,6 +171,18 @@ impl<C: Connect> Pool<C> {
     #[allow(dead_code, reason = "for HTTP alone")]
     pub(crate) fn connector(&self) -> &C {
         &self.owner.shared.connector
+    }
+
+    /// Tells the pool, as long as it lives, whether a backend is stalled. That is asked under the pool's lock, so that the latest
+    /// answer stays. False when the pool is gone.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_stalled(&self) -> impl Fn(&Backend, &dyn Fn() -> bool) -> bool + Send + Sync + 'static + use<C> {
+        let shared = Arc::downgrade(&self.owner.shared);
+        move |backend, is_stalled| {
+            let Some(shared) = shared.upgrade() else { return false };
+            shared.step(|table| table.machine.set_stalled(clock::now(), backend, is_stalled()));
+            true
+        }
     }
 
     /// The name shown in errors, logs and snapshots.

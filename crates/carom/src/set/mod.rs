@@ -162,6 +162,7 @@ impl<S: Share> Set<S> {
             known: figures.known,
             dead: figures.dead,
             ejected: figures.ejected,
+            stalled: figures.stalled,
             dialling: figures.dialling,
             waiting: figures.waiting,
             leases: figures.leases,
@@ -174,6 +175,24 @@ impl<S: Share> Set<S> {
     /// misses history, not the outcome.
     pub fn events(&self) -> Events<S> {
         Events::new(&self.owner.shared)
+    }
+
+    /// Tells the set, as long as it lives, whether a backend is stalled. That is asked under the set's lock, so that the latest answer
+    /// stays. False when the set is gone.
+    #[cfg(feature = "http")]
+    pub(crate) fn set_stalled(&self) -> impl Fn(&Backend, &dyn Fn() -> bool) -> bool + Send + Sync + 'static + use<S> {
+        let shared = Arc::downgrade(&self.owner.shared);
+        move |backend, is_stalled| {
+            let Some(shared) = shared.upgrade() else { return false };
+            shared.step(|table| table.machine.set_stalled(backend, is_stalled()));
+            true
+        }
+    }
+
+    /// A request failed that was under way on some connection: as [`Lease::report_failure`].
+    #[cfg(feature = "http")]
+    pub(crate) fn report_failure(&self, backend: &Backend) {
+        self.owner.shared.step(|table| table.machine.report_failure(clock::now(), backend));
     }
 
     /// Closes the set: waiters fail with [`LeaseError::Closed`], so does every later lease; connections without leases end now,
@@ -222,6 +241,8 @@ pub struct Snapshot {
     pub dead: usize,
     /// Of these, those that are ejected for [reported failures](Lease::report_failure), and until when.
     pub ejected: Vec<(Arc<Backend>, Instant)>,
+    /// Of these, those that are stalled: they get no leases while another is connected. HTTP only.
+    pub stalled: Vec<Arc<Backend>>,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// Who waits for a lease.

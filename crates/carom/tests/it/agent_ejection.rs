@@ -216,6 +216,30 @@ async fn a_node_that_never_answers_is_left_out() {
     assert_nobody_dead(&origin);
 }
 
+/// Each connection serves a few requests before one is reset.
+#[tokio::test]
+async fn node_that_resets_requests_on_connections_that_served_is_ejected() {
+    let servers: [Server; 3] = servers().await;
+    let served = Script::new().request().answer(200, "");
+    servers[0].script(Script::new().times(1, &served).times(1, &Script::new().request().reset()));
+    let ejection = Ejection::default().consecutive(1).time(LONG);
+    let agent = builder().spares(3).maximum(6).ejection(ejection).build().unwrap();
+    let origin = origin(&agent, &servers);
+    until_ejected(&origin, &servers[0]).await;
+    assert_nobody_dead(&origin);
+}
+
+#[tokio::test]
+async fn node_that_closes_connections_in_an_orderly_way_after_use_is_not_ejected() {
+    let servers: [Server; 3] = servers().await;
+    servers[0].script(Script::new().request().answer(200, "").close());
+    let ejection = Ejection::default().consecutive(1).time(LONG);
+    let agent = builder().spares(3).maximum(6).ejection(ejection).build().unwrap();
+    let origin = origin(&agent, &servers);
+    answers(&origin, 100).await;
+    assert!(ejected(&origin).is_empty());
+}
+
 #[tokio::test]
 async fn a_node_that_breaks_its_answers_off_is_left_out_too() {
     let servers: [Server; 3] = servers().await;

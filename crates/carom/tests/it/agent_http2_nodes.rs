@@ -55,6 +55,20 @@ async fn a_node_that_answers_with_server_errors_is_left_out() {
 }
 
 #[tokio::test]
+async fn node_that_does_not_respond_within_timeout_is_ejected() {
+    let nodes: [Server; 3] = servers().await;
+    let origin = connected(ejecting().timeout(ms(200)), nodes.each_ref().map(Server::address)).await;
+    // The gates of the others are open.
+    nodes[1..].iter().for_each(Server::open_gate);
+    soon(async {
+        while ejected(&origin) != [nodes[0].address().port()] {
+            drop(head(&origin, get("/gate")).await);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_good_answer_between_bad_ones_is_a_new_beginning() {
     let nodes: [Server; 2] = servers().await;
     let origin = connected(ejecting(), nodes.each_ref().map(Server::address)).await;

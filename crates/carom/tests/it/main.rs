@@ -16,6 +16,7 @@ mod agent_origins;
 mod agent_ping;
 mod agent_scenarios;
 mod agent_stale;
+mod agent_stalled;
 mod agent_tls;
 mod agent_tower;
 mod agent_trouble;

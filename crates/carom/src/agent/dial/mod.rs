@@ -7,6 +7,7 @@ mod stream;
 pub(crate) use error::{DialError, broke_tls};
 pub(crate) use stream::Stream;
 
+use super::stalls::Stalls;
 use crate::connect::Connect;
 use crate::tcp::{Tcp, Watch};
 use crate::tls::{self, Tls};
@@ -45,6 +46,7 @@ pub(crate) struct Dialer {
     tls: Option<Tls>,
     offer: Offer,
     aside: Arc<Aside>,
+    stalls: Arc<Stalls>,
 }
 
 /// A stream that was just dialled.
@@ -65,7 +67,7 @@ pub(crate) struct Made {
 impl Dialer {
     /// Dials without TLS; HTTP/1 unless something else is [offered](Dialer::offering).
     pub(crate) fn plain(tcp: Tcp) -> Dialer {
-        Dialer { tcp, tls: None, offer: Offer::Only(Spoken::Http1), aside: Arc::default() }
+        Dialer { tcp, tls: None, offer: Offer::Only(Spoken::Http1), aside: Arc::default(), stalls: Stalls::new(true) }
     }
 
     /// Dials with TLS, over sockets as this connector has them, whatever protocols it was built to offer; HTTP/1 unless
@@ -73,6 +75,11 @@ impl Dialer {
     pub(crate) fn tls(tls: Tls) -> Dialer {
         let dialer = Dialer { tls: Some(tls), ..Dialer::plain(Tcp::default()) };
         dialer.offering(Offer::Only(Spoken::Http1))
+    }
+
+    /// The same dialler, whose streams show when bytes arrive from a backend.
+    pub(crate) fn reporting_to(self, stalls: &Arc<Stalls>) -> Dialer {
+        Dialer { stalls: Arc::clone(stalls), ..self }
     }
 
     /// The same dialler with another offer; what one of them has [put aside](Dialer::put_aside) any of them takes.
@@ -126,7 +133,7 @@ impl Dialer {
             Offer::Both => Spoken::Http1,
         };
         let made = Made { tcp: start.elapsed(), tls: None };
-        Ok(Dialled { stream: Stream::plain(socket, &self.tcp), spoken, made })
+        Ok(Dialled { stream: Stream::plain(socket, &self.tcp, self.stalls.pulse(backend)), spoken, made })
     }
 
     async fn dial_tls(&self, backend: &Backend, tls: &Tls) -> Result<Dialled, DialError> {
@@ -136,7 +143,7 @@ impl Dialer {
         let stream = tls.handshake(backend, socket).await.map_err(|error| DialError::of_tls(error, self.offer))?;
         let made = Made { tcp: connected - start, tls: Some(connected.elapsed()) };
         let spoken = self.agreed(&stream)?;
-        Ok(Dialled { stream: Stream::tls(stream, tls), spoken, made })
+        Ok(Dialled { stream: Stream::tls(stream, tls, self.stalls.pulse(backend)), spoken, made })
     }
 
     /// What both sides agreed on. A server that does not know of such agreements speaks HTTP/1.

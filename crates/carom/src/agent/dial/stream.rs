@@ -1,11 +1,13 @@
 //! A stream that was dialled, with or without TLS, as hyper and as tokio want to read and write it.
 
+use crate::agent::stalls::Pulse;
 use crate::tcp::{self, Tcp, Watch};
 use crate::tls::{self, Tls};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -14,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct Stream {
     carrier: Carrier,
     watch: Watch,
+    pulse: Arc<Pulse>,
 }
 
 #[derive(Debug)]
@@ -24,18 +27,23 @@ enum Carrier {
 }
 
 impl Stream {
-    pub(super) fn plain(stream: tcp::Stream, tcp: &Tcp) -> Stream {
-        Stream { watch: tcp.watch(&stream), carrier: Carrier::Plain(stream) }
+    pub(super) fn plain(stream: tcp::Stream, tcp: &Tcp, pulse: Arc<Pulse>) -> Stream {
+        Stream { watch: tcp.watch(&stream), carrier: Carrier::Plain(stream), pulse }
     }
 
-    pub(super) fn tls(stream: tls::Stream, tls: &Tls) -> Stream {
-        Stream { watch: tls.watch(&stream), carrier: Carrier::Tls(Box::new(stream)) }
+    pub(super) fn tls(stream: tls::Stream, tls: &Tls, pulse: Arc<Pulse>) -> Stream {
+        Stream { watch: tls.watch(&stream), carrier: Carrier::Tls(Box::new(stream)), pulse }
     }
 
     /// A watch over the socket, to be kept when hyper owns the stream. Without TLS, bytes that wait unread count as an end,
     /// as nobody has asked for them; with TLS nobody outside can tell what they are, and only the end itself counts.
     pub(crate) fn watch(&self) -> Watch {
         self.watch.clone()
+    }
+
+    /// The signs of life of the backend that it leads to.
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 }
 
@@ -51,7 +59,15 @@ macro_rules! either {
 
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        either!(self, carrier => Pin::new(carrier).poll_read(cx, buf))
+        let (stream, before) = (self.get_mut(), buf.filled().len());
+        let read = match &mut stream.carrier {
+            Carrier::Plain(carrier) => Pin::new(carrier).poll_read(cx, buf),
+            Carrier::Tls(carrier) => Pin::new(carrier).poll_read(cx, buf),
+        };
+        if buf.filled().len() > before {
+            stream.pulse.beat();
+        }
+        read
     }
 }
 

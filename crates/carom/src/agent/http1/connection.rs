@@ -12,7 +12,8 @@ use super::replay::{Past, Replayed};
 use super::sending::{Pace, Sending};
 use crate::agent::body::Body;
 use crate::agent::dial::{Dialled, Made, Stream};
-use crate::agent::retry::Spare;
+use crate::agent::retry::{Spare, is_repeatable};
+use crate::agent::stalls::Pulse;
 use crate::clock;
 use crate::connect::Liveness;
 use crate::tcp::Watch;
@@ -45,6 +46,7 @@ pub(crate) struct Connection {
     waker: Waker,
     alarm: Alarm,
     watch: Watch,
+    pulse: Arc<Pulse>,
     made: Made,
     /// The name of the origin, for errors.
     origin: Arc<str>,
@@ -84,6 +86,23 @@ impl Promise {
         }
     }
 
+    /// Whether the request may be sent to two backends at a time.
+    pub(in crate::agent) fn is_repeatable(&self) -> bool {
+        match self {
+            Promise::Plain(request, repeats) => *repeats && is_repeatable(request),
+            Promise::Full(_, spare) => spare.as_ref().is_some_and(Spare::is_repeatable),
+        }
+    }
+
+    /// The request once more, if it may be sent again.
+    pub(in crate::agent) fn copy(&self) -> Option<Spare> {
+        match self {
+            Promise::Plain(request, true) => Spare::of(request),
+            Promise::Full(_, Some(spare)) => spare.copy(),
+            Promise::Plain(_, false) | Promise::Full(_, None) => None,
+        }
+    }
+
     /// What can be sent again.
     pub(in crate::agent) fn into_spare(self) -> Option<Spare> {
         match self {
@@ -94,8 +113,8 @@ impl Promise {
 }
 
 impl Connection {
-    pub(super) fn begin(dialled: Dialled, origin: &Arc<str>) -> Connection {
-        let (watch, made) = (dialled.watch(), dialled.made);
+    pub(in crate::agent) fn begin(dialled: Dialled, origin: &Arc<str>) -> Connection {
+        let (watch, pulse, made) = (dialled.watch(), Arc::clone(dialled.stream.pulse()), dialled.made);
         let relay = Arc::new(Relay::default());
         let waker = Waker::from(Arc::clone(&relay));
         let (way, origin, runtime) = (Way::Plain(Plain::new(dialled.stream)), Arc::clone(origin), Handle::current());
@@ -108,6 +127,7 @@ impl Connection {
             waker,
             alarm,
             watch,
+            pulse,
             made,
             origin,
             runtime,
@@ -120,6 +140,11 @@ impl Connection {
 
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
+    }
+
+    /// The signs of life of its backend.
+    pub(in crate::agent) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 
     pub(super) fn origin(&self) -> &Arc<str> {
@@ -195,7 +220,7 @@ impl Connection {
     /// Sends a request and waits for the head of the answer.
     ///
     /// Cancel safety: the connection cannot be used again, and says so.
-    pub(super) async fn send(&mut self, request: Box<Request<Body>>) -> Exchanged {
+    pub(in crate::agent) async fn send(&mut self, request: Box<Request<Body>>) -> Exchanged {
         let (mut promise, _) = self.promise(request, false);
         poll_fn(|cx| self.poll_answer(&mut promise, cx)).await
     }

@@ -18,6 +18,9 @@ use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
+use std::error::Error as _;
+use std::io;
+use std::iter::successors;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -162,9 +165,10 @@ pub(crate) async fn upgrade(mut claim: Claim<Connector>, response: Response<Comi
     }
 }
 
-/// That a connection which had rested was closed by the time it was used is nobody's fault; that a new one was, is.
+/// A connection that had served or rested may be closed in an orderly way as it is used: that is no failed use. A new connection that ends,
+/// and any that is reset after the request was sent, is one.
 fn end(claim: Claim<Connector>, step: Step, problem: &str, error: hyper::Error) -> Error {
-    if !claim.had_rested() {
+    if !claim.had_rested() || step == Step::Receive && was_reset(&error) {
         return blame(claim, step, problem, error);
     }
     let ended = failed(&claim, step, problem, error);
@@ -184,6 +188,11 @@ fn blame(mut claim: Claim<Connector>, step: Step, problem: &str, error: hyper::E
         claim.discard();
     }
     blamed
+}
+
+fn was_reset(error: &hyper::Error) -> bool {
+    let causes = successors(error.source(), |cause| (*cause).source());
+    causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(|io| io.kind() == io::ErrorKind::ConnectionReset)
 }
 
 fn failed(claim: &Claim<Connector>, step: Step, problem: &str, error: hyper::Error) -> Error {

@@ -15,8 +15,9 @@ mod upload;
 
 pub(super) use answer::Answer;
 pub(super) use claim::claim;
-pub(super) use connection::Connection;
+pub(super) use connection::{Connection, Promise};
 pub(super) use exchange::{Lost, Settled, give_up, send, settle, upgrade};
+pub(super) use full::Exchanged;
 pub(super) use sending::Pace;
 
 use super::body::Body;
@@ -24,7 +25,6 @@ use super::dial::{DialError, Dialer};
 use crate::connect::{Connect, Liveness};
 use carom_core::backend::Backend;
 use coming::Breach;
-use full::Exchanged;
 use http::header::{HOST, HeaderValue};
 use http::{Request, StatusCode, Uri};
 use std::future::{Future, poll_fn};

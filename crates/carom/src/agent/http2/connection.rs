@@ -5,6 +5,7 @@ use super::tasks::{Life, Tasks};
 use super::upload::Upload;
 use super::{Address, Connector, Line, Ping};
 use crate::agent::dial::{DialError, Dialled, Made, Stream};
+use crate::agent::stalls::Pulse;
 use crate::clock;
 use crate::seed::seed;
 use carom_core::random::Random;
@@ -30,6 +31,7 @@ pub(crate) struct Connection {
     intake: AbortHandle,
     address: Arc<Address>,
     line: Arc<Line>,
+    pulse: Arc<Pulse>,
     made: Made,
     used: AtomicBool,
     responded: AtomicBool,
@@ -48,7 +50,7 @@ impl Connection {
         if let Some(Ping { interval, timeout }) = connector.ping {
             builder.keep_alive_interval(interval).keep_alive_timeout(timeout).keep_alive_while_idle(true);
         }
-        let made = dialled.made;
+        let (made, pulse) = (dialled.made, Arc::clone(dialled.stream.pulse()));
         let aborting = Aborting(Some(tasks.clone()));
         let failed = |error| DialError::of_greeting(error, made.tls.is_some());
         let (sender, mut driving) = builder.handshake(dialled.stream).await.map_err(failed)?;
@@ -64,7 +66,7 @@ impl Connection {
         // Made together, they shall not all go together.
         let share = 1.0 - 0.2 * Random::new(seed()).fraction();
         let old_at = connector.max_lifetime.and_then(|most| clock::now().checked_add(most.mul_f64(share)));
-        Ok(Connection { sender, gate, tasks, intake, address, line, made, used, responded, blamed, old_at })
+        Ok(Connection { sender, gate, tasks, intake, address, line, pulse, made, used, responded, blamed, old_at })
     }
 
     pub(super) fn sender(&self) -> SendRequest<Upload> {
@@ -84,6 +86,11 @@ impl Connection {
     /// How many requests the far side takes at a time, for the first who asks since that changed.
     pub(super) fn limit_news(&self) -> Option<usize> {
         self.gate.limit_news()
+    }
+
+    /// The signs of life of its backend.
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
     }
 
     pub(super) fn line(&self) -> &Line {

@@ -4,6 +4,7 @@ use super::Connector;
 use super::gate::{Pass, Shut};
 use crate::agent::dial::Made;
 use crate::agent::error::{Error, Step};
+use crate::agent::stalls::Pulse;
 use crate::set::{LeaseOptions, Set};
 use crate::{Backend, Lease};
 use std::sync::Arc;
@@ -31,6 +32,10 @@ pub(crate) struct Line {
 impl Seat {
     pub(crate) fn backend(&self) -> &Backend {
         self.lease.backend()
+    }
+
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        self.lease.pulse()
     }
 
     /// How long it took to make the connection; `None` when it has had a request before. From now on it has.
@@ -84,6 +89,13 @@ pub(crate) async fn enter(set: &Set<Connector>, avoid: Option<&Backend>, patienc
             }
         }
     }
+}
+
+/// A share of a connection to this backend, however many requests are under way there.
+pub(crate) async fn enter_at(set: &Set<Connector>, backend: Backend) -> Option<Seat> {
+    let lease = set.lease_with(LeaseOptions::default().backend(backend)).await.ok()?;
+    let pass = lease.enter().await.ok()?;
+    Some(Seat { lease, pass })
 }
 
 async fn wait(lease: &Lease<Connector>, patience: Duration) -> Result<Result<Pass, Shut>, Error> {

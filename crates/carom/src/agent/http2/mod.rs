@@ -10,7 +10,7 @@ mod upload;
 
 pub(super) use answer::Answer;
 pub(super) use connection::Connection;
-pub(super) use entering::{Line, Seat, enter};
+pub(super) use entering::{Line, Seat, enter, enter_at};
 pub(super) use exchange::exchange;
 
 use super::dial::{DialError, Dialer};

@@ -1,0 +1,249 @@
+//! Hedged requests and probes: requests that are sent twice because a backend is stalled.
+//!
+//! A safe request that waits at a stalled backend is sent once more, to another one. The first response wins, and the other sending is
+//! cancelled without effect on its backend. A stalled backend is probed with a copy of a request that goes elsewhere; the response to
+//! the copy is discarded.
+
+use super::body::Body;
+use super::dial::{Made, Offer, Spoken};
+use super::http1::{self, Connection, Connector, Exchanged, Lost, Promise, Settled};
+use super::http2;
+use super::limit::Limit;
+use super::origin::Shared;
+use super::retry::{Spare, is_repeatable};
+use super::routes::{Held, Route};
+use super::served::Protocol;
+use super::serving::Course;
+use super::stalls::{LATE, Pulse, Registration};
+use crate::pool::CutShort;
+use crate::{Backend, Claim, Set, clock};
+use carom_core::stall::MOST_THRESHOLD;
+use http::{Request, Response};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+use tokio::time::{Sleep, sleep_until, timeout};
+
+/// A response to the second sending.
+pub(super) struct Hedged {
+    pub(super) response: Response<Body>,
+    pub(super) backend: Backend,
+    pub(super) protocol: Protocol,
+    pub(super) made: Option<Made>,
+    pub(super) claimed: Instant,
+}
+
+/// How waiting for a response head ended.
+pub(super) enum Ended<T> {
+    /// The first sending came to this.
+    First(T),
+    /// The second one was faster.
+    Hedged(Box<Hedged>),
+    /// The time is up.
+    TimedOut,
+}
+
+/// A request that has waited for a while: its backend may be stalled.
+pub(super) struct LateRequest<'a, T> {
+    shared: &'a Shared,
+    registration: Registration,
+    backend: Backend,
+    told: bool,
+    hedge: Option<Pin<Box<dyn Future<Output = Option<Hedged>> + Send + 'a>>>,
+    /// What the first sending came to, while the second one is under way.
+    lost: Option<T>,
+    /// To be reported if the caller gives up.
+    cut_short: Option<(CutShort<Connector>, Instant)>,
+}
+
+impl<T> LateRequest<'_, T> {
+    /// Whether a request that was lost is still under way elsewhere.
+    pub(super) fn hedges(&self) -> bool {
+        self.hedge.is_some()
+    }
+
+    /// The first sending has failed, while the second one is under way.
+    pub(super) fn lose(&mut self, lost: T) {
+        self.lost = Some(lost);
+    }
+
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// The wait is over, and the caller was there to see it.
+    pub(super) fn end(&mut self) {
+        self.cut_short = None;
+    }
+
+    /// Sends the request once more when its backend is stalled. Ready with its response, or, if nothing came of it, with what the
+    /// first sending has come to.
+    pub(super) fn poll(&mut self, copy: impl FnOnce() -> Option<Spare>, cx: &mut Context<'_>) -> Poll<Ended<T>> {
+        let shared = self.shared;
+        if !self.told && self.registration.poll_retry(&shared.runtime, cx).is_ready() {
+            self.told = true;
+            let backend = self.backend.clone();
+            self.hedge = copy().map(|spare| -> Pin<Box<dyn Future<Output = Option<Hedged>> + Send>> {
+                Box::pin(shared.send_elsewhere(spare.into_request(), backend))
+            });
+        }
+        let Some(hedge) = &mut self.hedge else { return Poll::Pending };
+        let hedged = ready!(hedge.as_mut().poll(cx));
+        self.hedge = None;
+        match (hedged, self.lost.take()) {
+            (Some(hedged), _) => Poll::Ready(Ended::Hedged(Box::new(hedged))),
+            (None, Some(lost)) => Poll::Ready(Ended::First(lost)),
+            (None, None) => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for LateRequest<'_, T> {
+    fn drop(&mut self) {
+        let Some((cut_short, sent)) = self.cut_short.take() else { return };
+        let waited = clock::now().saturating_duration_since(sent);
+        if waited > self.shared.stalls.threshold() {
+            cut_short.report(waited);
+        }
+    }
+}
+
+impl Shared {
+    /// A request over HTTP/1 that waits for its response head, and has done so for a while by now.
+    #[cold]
+    pub(super) fn late_over_http1(
+        &self,
+        claim: &Claim<Connector>,
+        promise: &Promise,
+        sent: Instant,
+    ) -> Box<LateRequest<'_, Exchanged>> {
+        let cut_short = Some((claim.cut_short(), sent));
+        self.begin_late(claim.pulse(), sent, promise.is_repeatable(), cut_short)
+    }
+
+    fn begin_late<T>(
+        &self,
+        pulse: &Arc<Pulse>,
+        sent: Instant,
+        repeatable: bool,
+        cut_short: Option<(CutShort<Connector>, Instant)>,
+    ) -> Box<LateRequest<'_, T>> {
+        let registration = self.stalls.wait(pulse, sent, repeatable);
+        let backend = pulse.backend.clone();
+        Box::new(LateRequest { shared: self, registration, backend, told: false, hedge: None, lost: None, cut_short })
+    }
+
+    /// Sends a request over HTTP/2, and waits for its response head.
+    pub(super) async fn exchange_over_http2(
+        &self,
+        seat: http2::Seat,
+        request: Box<Request<Body>>,
+        spare: &mut Option<Spare>,
+        sent: Instant,
+        limit: &mut Option<Limit>,
+    ) -> Ended<Result<Response<Body>, Lost>> {
+        // A request whose body is still being sent needs no response yet.
+        let watches = self.stalls.has_several() && request.body().is_whole();
+        let pulse = watches.then(|| Arc::clone(seat.pulse()));
+        let mut exchanging = Box::pin(http2::exchange(seat, *request));
+        let (mut alarm, mut late): (Option<Pin<Box<Sleep>>>, Option<Box<LateRequest<'_, _>>>) = (None, None);
+        poll_fn(|cx| {
+            if late.as_ref().is_none_or(|late| !late.has_lost())
+                && let Poll::Ready(exchanged) = exchanging.as_mut().poll(cx)
+            {
+                match &mut late {
+                    Some(late) if late.hedges() && exchanged.is_err() => late.lose(exchanged),
+                    Some(_) | None => return Poll::Ready(Ended::First(exchanged)),
+                }
+            }
+            if limit.as_mut().is_some_and(|limit| limit.poll(cx).is_ready()) {
+                return Poll::Ready(Ended::TimedOut);
+            }
+            let Some(pulse) = &pulse else { return Poll::Pending };
+            if late.is_none() {
+                let alarm = alarm.get_or_insert_with(|| {
+                    let _entered = self.runtime.enter();
+                    Box::pin(sleep_until((sent + LATE).into()))
+                });
+                ready!(alarm.as_mut().poll(cx));
+            }
+            // A spare may be sent to another thread, but not looked at from two.
+            let spare = spare.as_mut();
+            let is_repeatable = spare.as_ref().is_some_and(|spare| spare.is_repeatable());
+            let late = late.get_or_insert_with(|| self.begin_late(pulse, sent, is_repeatable, None));
+            late.poll(|| spare?.copy(), cx)
+        })
+        .await
+    }
+
+    /// Sends a request once more, to another backend than this one. `None` if nothing comes of it.
+    async fn send_elsewhere(&self, mut request: Box<Request<Body>>, stalled: Backend) -> Option<Hedged> {
+        let course = Course::beside(stalled);
+        let held = self.hold(request.method(), false, &course, None).await.ok()?;
+        if course.avoids(held.backend()) {
+            return None;
+        }
+        self.introduce(&mut request);
+        let (claimed, pulse) = (clock::now(), Arc::clone(held.pulse()));
+        let (backend, protocol, made) = (held.backend().clone(), held.protocol(), held.begin_use());
+        tracing::debug!(origin = &*self.name, %backend, "a request is sent once more: its backend is stalled");
+        let registration = self.stalls.wait(&pulse, claimed, false);
+        let response = match held {
+            Held::Http1(mut claim) => {
+                let (mut promise, sent) = http1::send(&mut claim, request, claimed, false);
+                let exchanged = poll_fn(|cx| claim.poll_answer(&mut promise, cx)).await;
+                match http1::settle(claim, exchanged, sent, false) {
+                    Settled::Answered(response) => response,
+                    Settled::Upgrades(..) | Settled::Lost(_) => return None,
+                }
+            }
+            Held::Http2(seat) => http2::exchange(seat, *request).await.ok()?,
+        };
+        self.stalls.response_started(&pulse, Some(claimed));
+        drop(registration);
+        Some(Hedged { response, backend, protocol, made, claimed })
+    }
+
+    /// Sends a copy of a request that goes elsewhere to a stalled backend, if one is to be probed.
+    #[cold]
+    pub(super) fn probe_stalled(&self, request: &Request<Body>) {
+        let spare = if is_repeatable(request) { Spare::of(request) } else { None };
+        let Some(pulse) = self.stalls.next_probe(spare.is_some()) else { return };
+        let (Some(spare), Some(found)) = (spare, self.routes.known()) else { return };
+        if !self.resolver.backends().contains(&pulse.backend) {
+            return self.stalls.forget(&pulse);
+        }
+        let mut request = spare.into_request();
+        self.introduce(&mut request);
+        let mut closed = self.closed.subscribe();
+        let probe: Pin<Box<dyn Future<Output = ()> + Send>> = match found.route {
+            // On a new connection: a probe takes no slot of the pool.
+            Route::Http1(_) => {
+                let dialer = self.dialer.offering(Offer::Only(Spoken::Http1));
+                let (backend, origin) = (pulse.backend.clone(), Arc::clone(&self.name));
+                Box::pin(async move {
+                    if let Ok(dialled) = dialer.dial(&backend).await {
+                        Connection::begin(dialled, &origin).send(request).await;
+                    }
+                })
+            }
+            Route::Http2(set) => Box::pin(probe_over_http2(set, pulse.backend.clone(), request)),
+        };
+        self.runtime.spawn(async move {
+            tokio::select! {
+                _ = closed.wait_for(|closed| *closed) => {}
+                _ = timeout(MOST_THRESHOLD, probe) => {}
+            }
+        });
+    }
+}
+
+async fn probe_over_http2(set: Set<http2::Connector>, backend: Backend, request: Box<Request<Body>>) {
+    let seat = http2::enter_at(&set, backend).await;
+    drop(set);
+    if let Some(seat) = seat {
+        let _ = http2::exchange(seat, *request).await;
+    }
+}
