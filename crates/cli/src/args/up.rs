@@ -57,6 +57,7 @@ Config:
                                      \"grpc:SERVICE\" (grpc.health.v1). Two failed checks take a
                                      node out of use, two passed ones bring it back
     request_timeout = \"60s\"          until the head of the answer; 0 for none
+    retry_stalled = true             send GET, HEAD and OPTIONS elsewhere when a backend stalls
     idle_timeout = \"60s\"             for a client to send or take more; 0 for none
   For tcp alone:
     idle_timeout = \"10m\"             none; a session in which nothing is said that long is ended

@@ -10,7 +10,7 @@ pub(crate) use check::{Check, HttpCall, TcpCall};
 use super::File;
 use super::layered::{Layered, address};
 use super::recovery::Recovery;
-use super::values::{COUNT, LISTEN, Switch, TIME, count, name, number, switch, time, time_or_none, up_to};
+use super::values::{COUNT, FLAG, LISTEN, Switch, TIME, count, name, number, switch, time, time_or_none, up_to};
 use crate::units::several;
 use backends::Unsaid;
 use carom::Ejection;
@@ -80,6 +80,8 @@ pub(crate) struct Http {
     pub(crate) check: Option<Check<HttpCall>>,
     /// How long the head of an answer may take.
     pub(crate) request_timeout: Option<Duration>,
+    /// Whether safe requests at a stalled backend are sent to another as well.
+    pub(crate) retry_stalled: bool,
     /// How long a client may take to send a whole head, to send more of a request, or to take more of its answer.
     pub(crate) idle_timeout: Option<Duration>,
 }
@@ -228,6 +230,7 @@ impl Http {
         let host = table.read("host", "a host, with a port or without, such as \"api.example.com\"", host)?;
         let check = Check::<HttpCall>::take(table)?;
         let request_timeout = table.read("request_timeout", OR_NEVER, time_or_none)?;
+        let retry_stalled = table.read("retry_stalled", FLAG, Value::flag)?;
         let idle_timeout = table.read("idle_timeout", OR_NEVER, time_or_none)?;
         let unsaid = Http::default();
         Ok(Http {
@@ -235,6 +238,7 @@ impl Http {
             host,
             check,
             request_timeout: request_timeout.unwrap_or(unsaid.request_timeout),
+            retry_stalled: retry_stalled.unwrap_or(unsaid.retry_stalled),
             idle_timeout: idle_timeout.unwrap_or(unsaid.idle_timeout),
         })
     }
@@ -243,13 +247,13 @@ impl Http {
 impl Default for Http {
     fn default() -> Http {
         let (request_timeout, idle_timeout) = (Some(REQUEST_TIMEOUT), Some(IDLE_TIMEOUT));
-        Http { http2: Http2::Negotiate, host: None, check: None, request_timeout, idle_timeout }
+        Http { http2: Http2::Negotiate, host: None, check: None, request_timeout, retry_stalled: true, idle_timeout }
     }
 }
 
 impl Tcp {
     fn take(table: &mut Table, tls: bool) -> Result<Tcp, TableError> {
-        for key in ["http2", "host", "request_timeout"] {
+        for key in ["http2", "host", "request_timeout", "retry_stalled"] {
             not_for(table, key, "http")?;
         }
         let check = Check::<TcpCall>::take(table, tls)?;

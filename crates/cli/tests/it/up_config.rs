@@ -95,6 +95,7 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
         ),
         (tcp("host = \"a\""), "c.toml:6: service.host: is for http; accepted: with protocol = \"http\""),
         (tcp("request_timeout = \"1s\""), "c.toml:6: service.request_timeout: is for http"),
+        (tcp("retry_stalled = false"), "c.toml:6: service.retry_stalled: is for http"),
         (
             http("ejection = 5"),
             "c.toml:6: service.ejection: an integer is neither true nor false; accepted: true, false,",
