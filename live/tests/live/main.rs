@@ -12,6 +12,7 @@ mod nats_access;
 mod nats_gateways;
 mod nats_lease;
 mod nats_permissions;
+mod nginx_frozen;
 mod openalgo_python;
 mod postgres_killed;
 mod postgres_limits;
