@@ -527,7 +527,7 @@ fn failed_check_or_recycle_after_use_is_a_failed_use() {
                 assert_eq!(ejected(&stage), 0, "after {} failures", failures - 1);
                 let mut slots = take_of(&mut stage, 8, 1);
                 let slot = slots.remove(0);
-                slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+                slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Discarded));
                 while !stage.checks.is_empty() {
                     end_check(&mut stage, true);
                 }

@@ -203,7 +203,7 @@ impl Traffic {
     /// What it does at present.
     fn fault(&self, server: usize) -> Fault {
         match self.servers[server].fault {
-            Fault::Flaps if self.clock.as_millis() / 300 % 2 == 0 => Fault::None,
+            Fault::Flaps if (self.clock.as_millis() / 300).is_multiple_of(2) => Fault::None,
             fault @ (Fault::None | Fault::FailsFast | Fault::Slow | Fault::Hangs | Fault::Down | Fault::Flaps) => fault,
         }
     }
