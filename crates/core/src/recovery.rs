@@ -43,7 +43,7 @@ pub struct Policy {
     spread: f64,
 }
 
-/// 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2.
+/// 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 3 s, spread 0.2.
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
@@ -51,7 +51,7 @@ impl Default for Policy {
             timeout: Duration::from_secs(2),
             max_timeout: Some(Duration::from_secs(8)),
             delay: Duration::from_millis(100),
-            max_delay: Some(Duration::from_secs(10)),
+            max_delay: Some(Duration::from_secs(3)),
             spread: 0.2,
         }
     }
@@ -89,7 +89,7 @@ impl Policy {
 
     /// Where the doubling of `delay` stops, and how far apart a dead backend is tried. `None` stops the doubling at a day, and
     /// tries a dead backend as far apart as its attempts have doubled the delay. While every backend of a pool or a set is dead, its
-    /// attempts are at most a second apart. Default 10 s.
+    /// attempts are at most a second apart. Default 3 s.
     #[must_use]
     pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {
         self.max_delay = max_delay.into();

@@ -69,7 +69,7 @@ settings! {
     /// more over HTTP/1 for upgrades. Default 10.
     maximum(usize) as maximum, usize = 10;
     /// Attempts, timeouts and delays of connecting and of asking DNS. Takes a [`Recovery`], or one [`Policy`](crate::Policy)
-    /// for everything. Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s. A delay below 1 ms is refused,
+    /// for everything. Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 3 s. A delay below 1 ms is refused,
     /// unless `protocol` is [`Protocol::Http1`]: HTTP/2 connections are made before a request needs them.
     recovery(impl Into<Recovery>) as recovery.into(), Recovery = Recovery::default();
     /// How long a request may wait for connections, over all its attempts, with asking DNS and connecting. Default 30 s; at most

@@ -110,7 +110,7 @@ impl<C: Connect> Builder<C> {
     }
 
     /// Attempts, timeouts and delays of connecting. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for everything.
-    /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2.
+    /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 3 s, spread 0.2.
     pub fn recovery(mut self, recovery: impl Into<Recovery>) -> Builder<C> {
         self.options.recovery = recovery.into();
         self

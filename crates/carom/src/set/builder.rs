@@ -120,7 +120,7 @@ impl<S: Share> Builder<S> {
     }
 
     /// Attempts, timeouts and delays of connecting. Takes a [`Recovery`], or one [`Policy`](crate::Policy) for everything.
-    /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 10 s, spread 0.2. An eager set takes no delay below 1 ms:
+    /// Default: 3 attempts, timeout 2 s up to 8 s, delay 100 ms up to 3 s, spread 0.2. An eager set takes no delay below 1 ms:
     /// it connects although nobody waits.
     pub fn recovery(mut self, recovery: impl Into<Recovery>) -> Builder<S> {
         self.options.recovery = recovery.into();

@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_as_feeds_have_it() {
-        let default = Policy::default().attempts(ATTEMPTS);
+        let default = Policy::default().attempts(ATTEMPTS).max_delay(Duration::from_secs(10));
         assert_eq!(policy(""), default);
         let (short, long) = (Duration::from_millis(5), Duration::from_secs(60));
         assert_eq!(policy("delay = \"5ms\"\nmax_delay = \"60s\""), default.clone().delay(short).max_delay(long));

@@ -55,7 +55,7 @@ impl Default for Options {
             pace: Duration::from_millis(100),
             // The attempts last until the delay has grown to its longest: nothing is given up early, since there is no other
             // upstream to go to.
-            recovery: Recovery::from(Policy::default().attempts(8)),
+            recovery: Recovery::from(Policy::default().attempts(8).max_delay(Duration::from_secs(10))),
         }
     }
 }

@@ -57,7 +57,7 @@ fn a_connection_that_keeps_dying_young_is_opened_later_each_time() {
 #[test]
 fn while_the_upstream_is_down_the_delay_grows_evenly_to_its_longest() {
     // Delays as they are unless somebody says otherwise, but with nothing left to chance.
-    let exact = Policy::default().attempts(8).spread(0.0);
+    let exact = Policy::default().attempts(8).max_delay(ms(10_000)).spread(0.0);
     for (recovery, about) in [(Recovery::from(exact), 0), (Options::default().recovery, 10)] {
         let mut stage = Stage::new(Options { recovery, ..small() });
         stage.waits(&topic(0, Mode::Quote));

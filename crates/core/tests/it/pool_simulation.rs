@@ -156,9 +156,9 @@ fn full_servers_are_tried_by_one_slot_each() {
         }
         world.publish_all();
         world.run_for(Duration::from_secs(60));
-        // By the default policy, three attempts and then a rest of ten seconds, less its spread; and those that were under way
+        // By the default policy, three attempts and then a rest of three seconds, less its spread; and those that were under way
         // when it was first found full.
-        let most = world.setting.servers * (10 + 3 * 7);
+        let most = world.setting.servers * (10 + 3 * 23);
         assert!(world.turned_away() <= most, "{} turned away in a minute, not {most}", world.turned_away());
         // A few more may have found room at the same moment.
         assert!(world.machine.counts().working() >= world.setting.servers * room);

@@ -214,7 +214,7 @@ fn it_starts_fails_runs_and_stays_running() {
 fn it_has_failed_when_every_question_has_ended_even_if_never_all_at_a_time() {
     let mut stage = Stage::new(options());
     stage.answer(AAAA, REFUSED);
-    assert_eq!(stage.next_ask(AAAA), secs(10));
+    assert_eq!(stage.next_ask(AAAA), secs(3));
     assert_eq!(stage.resolution().state, State::Starting, "A is still silent");
     stage.exhaust(A, 3);
     assert_eq!((stage.asking(), stage.resolution().state), (vec![AAAA], State::Failed));
