@@ -9,7 +9,7 @@ use tokio::time::{Instant, advance, timeout};
 const KEY: &str = "simulated.demo";
 
 /// Longer than anything takes.
-const LONG: Duration = Duration::from_secs(300);
+const LONG: Duration = Duration::from_secs(60);
 
 fn member(link: &MemoryLink, name: &str) -> Lease {
     Lease::start(link.clone(), KEY, name, LeaseOptions::default()).unwrap()
