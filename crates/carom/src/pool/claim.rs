@@ -8,7 +8,7 @@ use crate::connect::{Connect, ConnectError, Liveness};
 use crate::quiet::{drop_quietly, quietly, text_of};
 use carom_core::backend::Backend;
 use carom_core::pool::Outcome;
-use carom_core::slot::{Life, SlotRef};
+use carom_core::slot::Life;
 use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -212,7 +212,7 @@ impl<C: Connect> Claim<C> {
 #[cfg(feature = "http")]
 pub(crate) struct CutShort<C: Connect> {
     shared: Arc<Shared<C>>,
-    slot: SlotRef,
+    slot: carom_core::slot::SlotRef,
 }
 
 #[cfg(feature = "http")]

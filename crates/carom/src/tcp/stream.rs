@@ -1,7 +1,6 @@
 //! A TCP connection as a claim lends it: reads and writes as tokio's own does, and can be watched meanwhile.
 
-use super::watch::{has_failed, readiness};
-use socket2::{SockRef, Socket};
+use socket2::SockRef;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
@@ -54,14 +53,14 @@ impl Stream {
 
     /// Reads from the socket itself, if tokio has been told that something has arrived.
     #[cfg(feature = "tls")]
-    pub(crate) fn read_arrived<R>(&self, read: impl FnOnce(&Socket) -> io::Result<R>) -> io::Result<R> {
+    pub(crate) fn read_arrived<R>(&self, read: impl FnOnce(&socket2::Socket) -> io::Result<R>) -> io::Result<R> {
         self.socket.try_io(Interest::READABLE, || read(&SockRef::from(&*self.socket)))
     }
 
     /// Whether the connection was reset, or failed in another way.
     #[cfg(feature = "tls")]
     pub(crate) fn has_failed(&self) -> bool {
-        has_failed(readiness(&self.socket))
+        super::watch::has_failed(super::watch::readiness(&self.socket))
     }
 
     /// What `TcpStream` does at shutdown, without its `&mut`: a socket that has been reset is not an error.
