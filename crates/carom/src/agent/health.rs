@@ -30,8 +30,7 @@ const SERVING: u64 = 1;
 /// its own.
 ///
 /// ```
-/// use carom::Agent;
-/// use carom::agent::HttpCheck;
+/// use carom::agent::{Agent, HttpCheck};
 ///
 /// let agent = Agent::builder().health_check(HttpCheck::get("/healthz").status(200..=204));
 /// # let _ = agent;
