@@ -378,6 +378,14 @@ impl Loads {
         }
     }
 
+    /// A failing backend works again, as far as connects show: one use at once shows whether it still fails.
+    pub(crate) fn try_at_once(&mut self, backend: u32) {
+        if self.is_failing(backend) && !self.due.contains(&backend) {
+            self.loads[backend as usize].picked = self.tick.wrapping_sub(UNPICKED_TICKS + 1);
+            self.due.push(backend);
+        }
+    }
+
     /// A backend is new, or is back: its share grows from now on, where that is asked for.
     pub(crate) fn start_slowly(&mut self, now: Instant, backend: u32) {
         if self.slow_start.is_some() {
@@ -697,6 +705,9 @@ mod tests {
         (0..5).for_each(|_| loads.fail(now, 0));
         loads.begin_anew(0);
         assert!(loads.is_failing(0) && loads.is_aside(0), "a new connection proves nothing");
+        assert!(!loads.is_due(0));
+        loads.try_at_once(0);
+        assert!(loads.is_due(0), "but it is worth a use");
         loads.succeed(0);
         assert!(!loads.is_aside(0));
     }

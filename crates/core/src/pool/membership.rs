@@ -172,6 +172,7 @@ impl Machine {
         if working == 0 || before.doubt() != Some(Doubt::None) {
             // How long uses took, and that they failed, was before it went.
             self.picker.loads.begin_anew(index);
+            self.picker.loads.try_at_once(index);
         }
         if working == 0 && !(before.has_worked() && before.doubt() == Some(Doubt::None)) {
             self.picker.loads.start_slowly(now, index);
