@@ -9,6 +9,9 @@ use crate::agent::stalls::Pulse;
 use crate::clock;
 use crate::seed::seed;
 use carom_core::random::Random;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http2::{self, Builder, SendRequest};
 use hyper_util::rt::TokioTimer;
 use std::future::{Future, poll_fn};
@@ -21,7 +24,10 @@ use tokio::task::AbortHandle;
 
 type Driving = http2::Connection<Stream, Upload, Tasks>;
 
-/// An HTTP/2 connection. Requests go through [`Connection::sender`], each with a [`Pass`].
+/// What became of a request; it comes back if it was not sent.
+type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
+
+/// An HTTP/2 connection. Requests go through [`Connection::send`], each with a [`Pass`].
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Upload>,
@@ -59,7 +65,8 @@ impl Connection {
         }
         tasks.enter(Life::Serving);
         let gate = Arc::new(Gate::new(driving.current_max_send_streams()));
-        let intake = tokio::spawn(take_in(driving, Arc::clone(&gate))).abort_handle();
+        let intake = Intake { driving: Some(driving), gate: Arc::clone(&gate) };
+        let intake = tokio::spawn(intake.run()).abort_handle();
         aborting.disarm();
         let (address, line) = (Arc::clone(&connector.address), Arc::clone(&connector.line));
         let [used, responded, blamed] = [const { AtomicBool::new(false) }; 3];
@@ -69,8 +76,10 @@ impl Connection {
         Ok(Connection { sender, gate, tasks, intake, address, line, pulse, made, used, responded, blamed, old_at })
     }
 
-    pub(super) fn sender(&self) -> SendRequest<Upload> {
-        self.sender.clone()
+    /// Sends a request and waits for the head of its response.
+    pub(super) fn send(&self, request: Request<Upload>) -> impl Future<Output = Sent> + Send + use<> {
+        let mut sender = self.sender.clone();
+        self.gate.enqueue(|| sender.try_send_request(request))
     }
 
     /// A pass at once, or `None` when as many requests are under way as the far side takes.
@@ -158,31 +167,35 @@ async fn greeted(driving: &mut Driving, tasks: &Tasks) -> Result<(), Option<hype
     Ok(())
 }
 
-/// Passes requests on until the far side takes no more, and keeps up with how many it takes at a time.
-async fn take_in(mut driving: Driving, gate: Arc<Gate>) {
-    let closing = Closing(Arc::clone(&gate));
-    let mut limit = driving.current_max_send_streams();
-    let ended = poll_fn(|cx| {
-        let polled = Pin::new(&mut driving).poll(cx);
-        let now = driving.current_max_send_streams();
-        if now != limit {
-            limit = now;
-            gate.set_limit(now);
-        }
-        polled
-    });
-    if let Err(error) = ended.await {
-        tracing::debug!(%error, "an HTTP/2 connection has ended");
-    }
-    drop(closing);
+/// Passes requests on. When it ends, nobody is let in any more.
+struct Intake {
+    driving: Option<Driving>,
+    gate: Arc<Gate>,
 }
 
-/// Nobody is let in any more once nobody passes requests on.
-struct Closing(Arc<Gate>);
+impl Intake {
+    /// Passes requests on until the far side takes no more, and keeps up with how many it takes at a time.
+    async fn run(mut self) {
+        let mut limit = self.driving.as_ref().map(Driving::current_max_send_streams);
+        let ended = poll_fn(|cx| {
+            let Some(driving) = &mut self.driving else { return Poll::Ready(Ok(())) };
+            let polled = Pin::new(&mut *driving).poll(cx);
+            let now = driving.current_max_send_streams();
+            if limit.replace(now).is_some_and(|before| before != now) {
+                self.gate.set_limit(now);
+            }
+            polled
+        });
+        if let Err(error) = ended.await {
+            tracing::debug!(%error, "an HTTP/2 connection has ended");
+        }
+    }
+}
 
-impl Drop for Closing {
+impl Drop for Intake {
     fn drop(&mut self) {
-        self.0.close();
+        self.gate.close();
+        self.gate.drop_queue(self.driving.take());
     }
 }
 

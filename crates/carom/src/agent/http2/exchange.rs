@@ -29,7 +29,7 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
     let spare = (!request.method().is_safe()).then(|| copy(&request)).flatten();
     let request = request.map(Upload::new);
     let failure = request.body().failure();
-    let mut error = match lease.sender().try_send_request(request).await {
+    let mut error = match lease.send(request).await {
         Ok(response) => {
             if lease.is_first_response() {
                 lease.report_use();

@@ -1,7 +1,7 @@
 //! The gate: how many requests are under way on a connection, and who waits because the far side takes no more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::Notify;
 
 /// Lets as many in as the far side takes at a time.
@@ -12,6 +12,8 @@ pub(super) struct Gate {
     changed: Notify,
     /// Nobody has asked for the limit since it changed.
     news: AtomicBool,
+    /// Read while a request is put into hyper's queue, written while the queue is dropped.
+    queue: RwLock<()>,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,7 @@ impl Gate {
             counts: Mutex::new(Counts { inside: 0, limit, closed: false }),
             changed: Notify::new(),
             news: AtomicBool::new(true),
+            queue: RwLock::default(),
         }
     }
 
@@ -87,6 +90,21 @@ impl Gate {
         self.lock().closed = true;
         self.changed.notify_waiters();
         self.changed.notify_one();
+    }
+
+    /// Puts a request into hyper's queue while the queue is not being dropped.
+    ///
+    /// hyper's queue is a tokio channel. Its receiver, when it is dropped, fails the requests in the channel up to the first
+    /// that is still being written. That one and those behind it would never end (hyper issue 4122).
+    pub(super) fn enqueue<T>(&self, put: impl FnOnce() -> T) -> T {
+        let _reading = self.queue.read().unwrap_or_else(PoisonError::into_inner);
+        put()
+    }
+
+    /// Drops hyper's queue while no request is being put into it.
+    pub(super) fn drop_queue<T>(&self, queue: T) {
+        let _writing = self.queue.write().unwrap_or_else(PoisonError::into_inner);
+        drop(queue);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -185,6 +203,29 @@ mod tests {
         }
         let mut next = pin!(gate.enter());
         assert!(matches!(next.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn queue_is_dropped_after_the_request_that_is_being_put_into_it() {
+        struct Queue(Arc<AtomicBool>);
+        impl Drop for Queue {
+            fn drop(&mut self) {
+                assert!(self.0.load(Ordering::Acquire), "a request is being put into the queue");
+            }
+        }
+        let (gate, is_put) = (Gate::new(1), Arc::new(AtomicBool::new(false)));
+        let (begin, begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.enqueue(|| {
+                    begin.send(()).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    is_put.store(true, Ordering::Release);
+                });
+            });
+            begun.recv().unwrap();
+            gate.drop_queue(Queue(Arc::clone(&is_put)));
+        });
     }
 
     #[tokio::test]
