@@ -40,7 +40,8 @@ lint:
 		$(CARGO) clippy --locked -p carom --no-default-features --features $$features -- -D warnings || exit 1; \
 	done
 	$(CARGO) clippy --locked -p carom-gateway -p carom-cli --no-default-features -- -D warnings
-	if command -v protoc >/dev/null; then $(CARGO) clippy --locked -p carom-bench --all-targets --features pulsar -- -D warnings; fi
+	if command -v protoc >/dev/null; then $(CARGO) clippy --locked -p carom-bench --all-targets --features pulsar -- -D warnings; \
+	else echo "SKIPPED: clippy of the pulsar benchmark: protoc is not installed"; fi
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --features carom/bb8,carom/deadpool,carom/feed,carom/http,carom/kang,carom/metrics,carom/window,carom-gateway/nats
