@@ -15,8 +15,6 @@ use tokio::time::{sleep, timeout};
 
 /// What most claims may take. As long as a server lives, none of these fails.
 pub const PATIENCE: Duration = ms_const(3000);
-/// How late a claim may end, because the machine has other things to do too.
-pub const ALLOWANCE: Duration = ms_const(250);
 /// A use that takes longer hangs.
 const USE: Duration = ms_const(10_000);
 /// Texts that are kept, of those that should not be.
@@ -92,15 +90,14 @@ impl Ledger {
 }
 
 impl Figures {
-    /// Everything that must hold of any load while a server lives. `stall` is by how much the machine itself was late.
-    pub fn judge(&self, name: &str, stall: Duration) {
+    /// Everything that must hold of any load while a server lives.
+    pub fn judge(&self, name: &str) {
         let Figures { begun, granted, refused, hurried, cancelled, .. } = *self;
         assert_eq!(begun, granted + refused + hurried + cancelled, "{name}: a claim is lost: {self:?}");
         let uses = self.used + self.broken + self.impatient + self.unexplained.len() as u64;
         assert_eq!(granted, uses + self.mixed_up.len() as u64 + self.hung, "{name}: a use is lost: {self:?}");
         assert!(granted > 100 && hurried + cancelled > 0, "{name}: that was no load: {self:?}");
         assert_eq!(refused, 0, "{name}: claims failed although a server lived: {:#?}", self.refusals);
-        assert!(self.latest <= ALLOWANCE + stall, "{name}: a claim ended {:?} after its deadline", self.latest);
         assert!(self.unexplained.is_empty(), "{name}: uses failed although the server lived: {:#?}", self.unexplained);
         assert!(self.mixed_up.is_empty(), "{name}: replies to others: {:#?}", self.mixed_up);
         assert_eq!(self.hung, 0, "{name}: uses hung");

@@ -69,7 +69,7 @@ async fn two_clusters_killed_in_turn_under_load() {
         millis(stall),
     ));
     for ledger in ledgers {
-        ledger.figures().judge(ledger.name, stall);
+        ledger.figures().judge(ledger.name);
     }
     tokio::join!(bb8.drain(servers), deadpool.drain(servers), closure.drain(servers));
     println!("drained: none is left at any server");

@@ -4,7 +4,7 @@ use bb8_redis::RedisConnectionManager;
 use bb8_redis::redis::{self, AsyncConnectionConfig};
 use carom::tcp::Tcp;
 use carom::{Backend, ClaimError, Connect, Pool, connect_fn, managers};
-use carom_live::load::{ALLOWANCE, PATIENCE, Stalls};
+use carom_live::load::{PATIENCE, Stalls};
 use carom_live::redis::Redis;
 use carom_live::rest::{self, RECOVERY, Rest, Sizes, Trial, assert_refused, policy};
 use carom_live::storm::Storm;
@@ -72,7 +72,7 @@ async fn three_servers_killed_in_turn_under_load() {
         millis(stall),
     ));
     for ledger in ledgers {
-        ledger.figures().judge(ledger.name, stall);
+        ledger.figures().judge(ledger.name);
     }
 
     let shrunk =
@@ -128,7 +128,6 @@ async fn killed_server_gets_few_claims_with_default_options() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_no_server_lives_claims_say_so_and_are_served_again_when_one_does() {
     let mut servers = [Redis::start(&USERS).await, Redis::start(&USERS).await];
-    let stalls = Stalls::watch();
     let addresses = [servers[0].address(), servers[1].address()];
     let pool = Pool::builder(closure()).backends(addresses).recovery(policy()).check_after(ms(200));
     let pool = pool.outage_wait(Duration::ZERO).build().unwrap();
@@ -159,7 +158,6 @@ async fn when_no_server_lives_claims_say_so_and_are_served_again_when_one_does()
             }
         }
         assert!(failed > 10 && refused > 10, "{failed} failed, {refused} of them refused by the system");
-        assert!(latest <= ALLOWANCE + stalls.worst(), "{latest:?}");
         servers[1].restart().await;
         let back = Instant::now();
         until(RECOVERY, async || pool.claim_within(PATIENCE).await.map(drop)).await;
