@@ -9,10 +9,11 @@
 //! ```
 
 use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Metadata, Subscriber};
 
 pub use tracing::Level;
@@ -77,8 +78,9 @@ impl Logs {
     }
 
     fn of_thread(target: &'static str) -> Logs {
+        global();
         let state = Arc::new(Mutex::default());
-        let recorder = Recorder { state: Arc::clone(&state), level: Level::TRACE, target };
+        let recorder = Recorder { state: Arc::clone(&state), level: Level::TRACE, target, is_on: &ON };
         Logs { state, _guard: Some(tracing::subscriber::set_default(recorder)) }
     }
 
@@ -86,14 +88,9 @@ impl Logs {
     ///
     /// There is one such capture: tests that run at the same time see each other's events, and look for names of their own.
     pub fn of_process() -> Logs {
-        static STATE: OnceLock<Arc<Mutex<State>>> = OnceLock::new();
-        let state = STATE.get_or_init(|| {
-            let state = Arc::new(Mutex::default());
-            let recorder = Recorder { state: Arc::clone(&state), level: Level::WARN, target: "carom" };
-            tracing::subscriber::set_global_default(recorder).expect("this is the only global subscriber");
-            state
-        });
-        Logs { state: Arc::clone(state), _guard: None }
+        let global = global();
+        global.is_on.store(true, Ordering::Relaxed);
+        Logs { state: Arc::clone(&global.state), _guard: None }
     }
 
     /// The events of this level.
@@ -136,11 +133,42 @@ struct Recorder {
     level: Level,
     /// How the targets begin that are captured.
     target: &'static str,
+    is_on: &'static AtomicBool,
+}
+
+static ON: AtomicBool = AtomicBool::new(true);
+
+/// The subscriber of threads without a capture.
+struct Global {
+    state: Arc<Mutex<State>>,
+    is_on: &'static AtomicBool,
+}
+
+/// Installs the global subscriber, which captures nothing before [`Logs::of_process`].
+///
+/// tracing asks a callsite's subscribers once whether they want its events, when the first event comes. A capture that begins
+/// on another thread at that moment is not asked, and would miss these events for good. Where there is always a subscriber that
+/// wants to be asked for every event, nothing is remembered.
+fn global() -> &'static Global {
+    static IS_ON: AtomicBool = AtomicBool::new(false);
+    static GLOBAL: OnceLock<Global> = OnceLock::new();
+    GLOBAL.get_or_init(|| {
+        let global = Global { state: Arc::default(), is_on: &IS_ON };
+        let state = Arc::clone(&global.state);
+        let recorder = Recorder { state, level: Level::WARN, target: "carom", is_on: &IS_ON };
+        tracing::subscriber::set_global_default(recorder).expect("this is the only global subscriber");
+        global
+    })
 }
 
 impl Subscriber for Recorder {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level && metadata.target().starts_with(self.target)
+        let is_wanted = *metadata.level() <= self.level && metadata.target().starts_with(self.target);
+        is_wanted && self.is_on.load(Ordering::Relaxed)
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
