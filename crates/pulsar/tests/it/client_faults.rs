@@ -279,8 +279,7 @@ async fn a_command_that_the_broker_does_not_take_fails_at_once() {
 #[tokio::test]
 async fn a_source_that_gives_an_empty_token_is_the_reason_that_there_is_no_connection() {
     let cluster = Cluster::start(1).await.unwrap();
-    let client =
-        client(&cluster).operation_timeout(Duration::from_millis(500)).token_from(String::new).build().unwrap();
+    let client = client(&cluster).operation_timeout(Duration::from_secs(3)).token_from(String::new).build().unwrap();
     let error = in_time(client.partitions("orders")).await.unwrap_err();
     assert!(told_by(&error).contains("the token is empty"), "{}", told_by(&error));
     assert_eq!(cluster.heard(0, CommandType::Connect), 0);

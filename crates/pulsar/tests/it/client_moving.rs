@@ -360,7 +360,7 @@ async fn retry_that_waits_for_an_hour_is_made_at_once_when_the_resolver_publishe
 async fn a_producer_outlives_an_outage_longer_than_an_operation_and_each_send_says_what_is_wrong() {
     let cluster = Cluster::start(1).await.unwrap();
     let soon = Policy::default().delay(Duration::from_millis(10)).max_delay(Duration::from_millis(50));
-    let client = Client::builder(cluster.url(0)).operation_timeout(Duration::from_millis(700)).recovery(soon);
+    let client = Client::builder(cluster.url(0)).operation_timeout(Duration::from_secs(2)).recovery(soon);
     let client = never(client);
     let producer = client.producer("orders").await.unwrap();
     assert!(producer.trouble().is_none());

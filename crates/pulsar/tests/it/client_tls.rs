@@ -92,7 +92,7 @@ async fn a_wrong_token_and_none_are_refused_over_tls() {
 async fn who_speaks_tls_to_a_broker_that_does_not_is_told_so() {
     let (cluster, other) = (Cluster::start(1).await.unwrap(), Cluster::start_tls(1).await.unwrap());
     let client = at(&cluster, "127.0.0.1", other.root_pem().unwrap());
-    let client = client.operation_timeout(Duration::from_millis(500)).build().unwrap();
+    let client = client.operation_timeout(Duration::from_secs(3)).build().unwrap();
     let error = in_time(client.partitions("orders")).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { source: Some(_), .. }), "{}", told_by(&error));
     assert!(told_by(&error).contains("tls handshake"), "{}", told_by(&error));
@@ -136,7 +136,7 @@ async fn a_broker_that_wants_to_know_who_has_no_token_is_left_and_quoted() {
         command => usual(command, url),
     })
     .await;
-    let client = Client::builder(&teller.url).operation_timeout(Duration::from_millis(500)).build().unwrap();
+    let client = Client::builder(&teller.url).operation_timeout(Duration::from_secs(3)).build().unwrap();
     let error = in_time(client.producer("orders")).await.unwrap_err();
     assert!(told_by(&error).contains("wants a token, and there is none"), "{}", told_by(&error));
 }
