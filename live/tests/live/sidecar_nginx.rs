@@ -8,6 +8,7 @@ use carom_live::nginx::{End, Nginx};
 use carom_live::process::{Folder, command};
 use carom_live::sidecar::Sidecar;
 use carom_live::{load_time, ms, until};
+use http::{Method, Request};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -111,8 +112,14 @@ async fn http2_requests_do_not_wait_for_backoff_when_nginx_closes_connections_af
         let agent = agent.clone();
         workers.spawn(async move {
             let mut fresh = 0;
-            for _ in 0..REQUESTS {
-                let response = agent.get("http://web.test/").await.expect("nginx serves");
+            for number in 0..REQUESTS {
+                // Every other one has a body that can be read only once.
+                let request = Request::builder().uri("http://web.test/");
+                let request = match number % 2 {
+                    0 => request.body(String::new()),
+                    _ => request.method(Method::POST).body("a body".to_owned()),
+                };
+                let response = agent.request(request.unwrap()).await.expect("nginx serves");
                 assert_eq!(response.status(), 200);
                 fresh += usize::from(!response.extensions().get::<Served>().expect("it is on").reused);
             }

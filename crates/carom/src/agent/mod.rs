@@ -35,7 +35,9 @@
 //!
 //! When a request fails, its [`Error`] says at which [`Step`], at which backend, after how many attempts. A request that meets a
 //! connection which the server had closed is tried again, up to twice, if that can do no harm: when nothing of it was sent, or
-//! when its method is safe and no byte of an answer came.
+//! when its method is safe and no byte of an answer came. Over HTTP/2 a server may say that it has not processed a request, for
+//! example when it closes a connection after a number of requests. Such a request is sent again whatever it is, unless more than
+//! 64 KiB of a body that can be read only once were sent.
 //!
 //! A backend that stops responding while others respond is *stalled*: it gets no new requests until a byte arrives from it, and safe
 //! requests that wait for it are sent to another backend as well. See [`Builder::retry_stalled`].

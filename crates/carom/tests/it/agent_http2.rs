@@ -200,12 +200,12 @@ async fn one_that_was_refused_unread_is_tried_again_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn a_body_that_can_be_read_only_once_is_not_sent_twice() {
+async fn request_that_was_refused_unread_is_sent_again_with_a_body_that_can_be_read_only_once() {
     let server = Raw::start(10, |_| Act::Reset(Reason::REFUSED_STREAM)).await;
     let origin = raw(&server);
     let (_feed, body) = fed();
     let error = head(&origin, request(Method::POST, "/", body)).await.unwrap_err();
-    assert_eq!((error.step(), error.attempts(), server.requests()), (Step::Send, 1, 1));
+    assert_eq!((error.step(), error.attempts(), server.requests()), (Step::Send, 3, 3));
     assert!(error.to_string().contains("refused the request unread"), "{error}");
 }
 

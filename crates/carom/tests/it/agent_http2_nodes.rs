@@ -159,7 +159,7 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 async fn request_that_a_closing_server_has_not_processed_is_no_attempt_and_is_sent_again_whatever_it_is() {
     for method in [Method::GET, Method::POST] {
         // More often than a request is tried.
-        let closes = |number| (number < 10).then_some(Closes { after: 0, code: GRACEFUL });
+        let closes = |number| (number < 10).then_some(Closes { after: 0, code: GRACEFUL, on_data: false });
         let server = ClosingServer::start(closes).await;
         let origin = origin_of(builder(), [server.address()]);
         let response = head(&origin, request(method.clone(), "/", "a body")).await.unwrap();
@@ -170,7 +170,7 @@ async fn request_that_a_closing_server_has_not_processed_is_no_attempt_and_is_se
 
 #[tokio::test]
 async fn requests_that_do_not_fit_on_a_closing_connection_are_answered_on_the_next() {
-    let server = ClosingServer::start(|_| Some(Closes { after: 5, code: GRACEFUL })).await;
+    let server = ClosingServer::start(|_| Some(Closes { after: 5, code: GRACEFUL, on_data: false })).await;
     let origin = origin_of(builder(), [server.address()]);
     let mut requests = JoinSet::new();
     for _ in 0..32 {
@@ -183,7 +183,7 @@ async fn requests_that_do_not_fit_on_a_closing_connection_are_answered_on_the_ne
 
 #[tokio::test]
 async fn request_that_no_server_processes_fails_after_32_closed_connections() {
-    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: GRACEFUL })).await;
+    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: GRACEFUL, on_data: false })).await;
     let policy = policy().delay(ms(1)).max_delay(ms(1));
     let origin = origin_of(builder().recovery(policy), [server.address()]);
     for (method, heard) in [(Method::GET, 33), (Method::POST, 66)] {
@@ -194,17 +194,37 @@ async fn request_that_no_server_processes_fails_after_32_closed_connections() {
 }
 
 #[tokio::test]
-async fn request_that_a_closing_server_has_not_processed_fails_if_its_body_can_be_read_only_once() {
-    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: GRACEFUL })).await;
+async fn request_that_a_closing_server_has_not_processed_is_sent_again_with_a_body_that_can_be_read_only_once() {
+    for on_data in [false, true] {
+        let closes = move |number| (number < 3).then_some(Closes { after: 0, code: GRACEFUL, on_data });
+        let server = ClosingServer::start(closes).await;
+        let origin = origin_of(builder(), [server.address()]);
+        let (sender, body) = fed();
+        let feeding = tokio::spawn(async move {
+            for piece in ["a ", "body ", "in pieces"] {
+                sender.send(Ok(piece.into())).await.unwrap();
+            }
+        });
+        let response = head(&origin, request(Method::POST, "/", body)).await.unwrap();
+        feeding.await.unwrap();
+        assert_eq!((response.status().as_u16(), served(&response).attempts), (200, 1));
+        assert_eq!((server.heard(), server.bodies()), (4, vec![b"a body in pieces".to_vec()]));
+    }
+}
+
+#[tokio::test]
+async fn request_that_a_closing_server_has_not_processed_fails_if_more_of_its_body_was_sent_than_is_kept() {
+    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: GRACEFUL, on_data: true })).await;
     let origin = origin_of(builder(), [server.address()]);
-    let (_feed, body) = fed();
+    let (sender, body) = fed();
+    sender.send(Ok(vec![b'z'; 64 * 1024 + 1].into())).await.unwrap();
     let error = head(&origin, request(Method::POST, "/", body)).await.unwrap_err();
     assert_eq!((error.step(), error.attempts(), server.heard()), (Step::Send, 1, 1), "{error}");
 }
 
 #[tokio::test]
 async fn request_that_a_server_has_not_processed_is_an_attempt_if_the_server_closes_with_an_error() {
-    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: ENHANCE_YOUR_CALM })).await;
+    let server = ClosingServer::start(|_| Some(Closes { after: 0, code: ENHANCE_YOUR_CALM, on_data: false })).await;
     let origin = origin_of(builder(), [server.address()]);
     for (method, heard) in [(Method::GET, 3), (Method::POST, 6)] {
         let error = head(&origin, request(method, "/", "a body")).await.unwrap_err();

@@ -3,7 +3,7 @@
 use super::Address;
 use super::answer::Answer;
 use super::entering::Seat;
-use super::upload::Upload;
+use super::upload::{Sent, Upload};
 use crate::agent::body::Body;
 use crate::agent::error::{Error, Step};
 use crate::agent::evidence::Evidence;
@@ -13,7 +13,7 @@ use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use std::error::Error as StdError;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Sends a request and waits for the head of the answer. How it was served counts for or against the backend.
 ///
@@ -25,14 +25,18 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
     let host = request.headers().get(HOST).cloned();
     let (request, hop_by_hop) = without_connection(request);
     let request = addressed(request, lease.address()).map_err(|error| Lost::Failed(error.at(lease.backend())))?;
-    // Safe ones are kept by whoever tries again.
-    let spare = (!request.method().is_safe()).then(|| copy(&request)).flatten();
+    // Safe ones that are here in one piece are kept by whoever tries again.
+    let is_kept = request.method().is_safe() && request.body().is_whole();
+    let spare = (!is_kept).then(|| copy(&request));
     let request = request.map(Upload::new);
-    let failure = request.body().failure();
+    let sent = request.body().sent();
     let mut error = match lease.send(request).await {
         Ok(response) => {
             if lease.is_first_response() {
                 lease.report_use();
+            }
+            if let Some(sent) = &sent {
+                sent.forget();
             }
             match Evidence::of(&response) {
                 Evidence::Success => lease.report_success(),
@@ -49,8 +53,8 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
     if fault.ends_connection() {
         lease.retire();
     }
-    if let Some(error) = failure.as_deref().and_then(OnceLock::get) {
-        return Err(Lost::Failed(error.clone().at(lease.backend())));
+    if let Some(error) = sent.as_ref().and_then(Sent::failure) {
+        return Err(Lost::Failed(error.at(lease.backend())));
     }
     if unsent.is_none() && fault.is_to_blame(|| lease.is_first_to_blame()) {
         lease.report_failure();
@@ -66,6 +70,13 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
         }
         request
     };
+    let is_unprocessed = unsent.is_none() && fault.is_unprocessed();
+    let spare = spare.filter(|_| is_unprocessed).and_then(|mut spare| {
+        if let Some(sent) = sent {
+            *spare.body_mut() = sent.take_again()?;
+        }
+        Some(spare)
+    });
     Err(match (unsent, fault, spare) {
         (Some(request), ..) => Lost::Untried(Box::new(back(request)), error),
         (None, Fault::Leaving { graceful: true }, Some(request)) => Lost::Untried(Box::new(back(request)), error),
@@ -127,15 +138,15 @@ fn path_of(uri: &Uri) -> Uri {
     uri.path_and_query().cloned().map(Uri::from).unwrap_or_default()
 }
 
-/// The same request once more, if its body can be sent twice.
-fn copy(request: &Request<Body>) -> Option<Request<Body>> {
-    let mut copy = Request::new(request.body().try_clone()?);
+/// The same request once more, without its body if that can be read only once.
+fn copy(request: &Request<Body>) -> Request<Body> {
+    let mut copy = Request::new(request.body().try_clone().unwrap_or_default());
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.version_mut() = request.version();
     *copy.headers_mut() = request.headers().clone();
     *copy.extensions_mut() = request.extensions().clone();
-    Some(copy)
+    copy
 }
 
 /// What went wrong before the head of the answer came.
@@ -184,6 +195,14 @@ impl Fault {
             Fault::Refused | Fault::Reset => true,
             Fault::Broken | Fault::Nonsense => is_first(),
             Fault::Leaving { .. } | Fault::Own => false,
+        }
+    }
+
+    /// Whether the server says that it has not processed the request.
+    fn is_unprocessed(self) -> bool {
+        match self {
+            Fault::Refused | Fault::Leaving { .. } => true,
+            Fault::Broken | Fault::Reset | Fault::Nonsense | Fault::Own => false,
         }
     }
 

@@ -1,9 +1,10 @@
 //! An HTTP/2 server that closes its connections, byte by byte: h2's own server counts every request that it has read as processed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -11,11 +12,13 @@ use tokio::task::{AbortHandle, JoinSet};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 // Types of frames, and their flags.
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
 const END_STREAM_AND_HEADERS: u8 = 5;
 
 /// `:status: 200`, from the table that both sides know.
@@ -26,8 +29,12 @@ pub(crate) struct ClosingServer {
     address: SocketAddr,
     heard: Arc<AtomicUsize>,
     accepted: Arc<AtomicUsize>,
+    bodies: Bodies,
     task: AbortHandle,
 }
+
+/// The bodies of requests that were answered.
+type Bodies = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// When a connection is closed.
 #[derive(Clone, Copy)]
@@ -36,6 +43,8 @@ pub(crate) struct Closes {
     pub(crate) after: usize,
     /// The error code in GOAWAY.
     pub(crate) code: u32,
+    /// GOAWAY comes with the first piece of its body, and not with its head.
+    pub(crate) on_data: bool,
 }
 
 impl ClosingServer {
@@ -45,16 +54,18 @@ impl ClosingServer {
         let address = listener.local_addr().unwrap();
         let (heard, accepted) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let (hears, accepts) = (Arc::clone(&heard), Arc::clone(&accepted));
+        let bodies = Bodies::default();
+        let reads = Arc::clone(&bodies);
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
                 let closes = conduct(accepts.fetch_add(1, Ordering::Relaxed));
-                let hears = Arc::clone(&hears);
+                let (hears, reads) = (Arc::clone(&hears), Arc::clone(&reads));
                 // However it ends, the client hears of it.
-                connections.spawn(async move { serve(socket, closes, &hears).await.is_ok() });
+                connections.spawn(async move { serve(socket, closes, &hears, &reads).await.is_ok() });
             }
         });
-        ClosingServer { address, heard, accepted, task: task.abort_handle() }
+        ClosingServer { address, heard, accepted, bodies, task: task.abort_handle() }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -64,6 +75,11 @@ impl ClosingServer {
     /// Requests, whether they were answered or not.
     pub(crate) fn heard(&self) -> usize {
         self.heard.load(Ordering::Relaxed)
+    }
+
+    /// The bodies of requests that were answered and had one, in the order in which they ended.
+    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+        self.bodies.lock().unwrap().clone()
     }
 
     pub(crate) fn accepted(&self) -> usize {
@@ -77,12 +93,18 @@ impl Drop for ClosingServer {
     }
 }
 
-async fn serve(mut socket: TcpStream, closes: Option<Closes>, heard: &AtomicUsize) -> io::Result<()> {
+async fn serve(
+    mut socket: TcpStream,
+    closes: Option<Closes>,
+    heard: &AtomicUsize,
+    bodies: &Mutex<Vec<Vec<u8>>>,
+) -> io::Result<()> {
     let mut preface = [0; PREFACE.len()];
     socket.read_exact(&mut preface).await?;
     assert_eq!(preface, PREFACE);
     write(&mut socket, SETTINGS, 0, 0, &[]).await?;
-    let (mut answered, mut last, mut closing) = (0, 0, false);
+    let (mut answered, mut last, mut closing, mut leaving) = (0, 0u32, false, None);
+    let mut open = BTreeMap::<u32, Vec<u8>>::new();
     loop {
         let mut head = [0; 9];
         socket.read_exact(&mut head).await?;
@@ -98,15 +120,34 @@ async fn serve(mut socket: TcpStream, closes: Option<Closes>, heard: &AtomicUsiz
                 match closes {
                     // On its way when the client was told.
                     _ if closing => {}
-                    Some(Closes { after, code }) if answered == after => {
+                    Some(Closes { after, code, on_data }) if answered == after => {
                         closing = true;
                         let said = [u32::to_be_bytes(last), u32::to_be_bytes(code)].concat();
-                        write(&mut socket, GOAWAY, 0, 0, &said).await?;
+                        if on_data {
+                            leaving = Some(said);
+                        } else {
+                            write(&mut socket, GOAWAY, 0, 0, &said).await?;
+                        }
                     }
                     Some(_) | None => {
                         (answered, last) = (answered + 1, stream);
-                        write(&mut socket, HEADERS, END_STREAM_AND_HEADERS, stream, &[STATUS_200]).await?;
+                        if flags & END_STREAM == 0 {
+                            open.insert(stream, Vec::new());
+                        } else {
+                            write(&mut socket, HEADERS, END_STREAM_AND_HEADERS, stream, &[STATUS_200]).await?;
+                        }
                     }
+                }
+            }
+            DATA => {
+                if let Some(said) = leaving.take() {
+                    write(&mut socket, GOAWAY, 0, 0, &said).await?;
+                }
+                let Some(body) = open.get_mut(&stream) else { continue };
+                body.extend_from_slice(&payload);
+                if flags & END_STREAM != 0 {
+                    bodies.lock().unwrap().extend(open.remove(&stream));
+                    write(&mut socket, HEADERS, END_STREAM_AND_HEADERS, stream, &[STATUS_200]).await?;
                 }
             }
             _ => {}
