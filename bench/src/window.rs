@@ -167,7 +167,7 @@ impl Simulation {
                     let watched = self.sockets.remove(&(client, socket)).unwrap_or(false);
                     self.open -= usize::from(watched);
                 }
-                Action::Over(_) => {}
+                Action::Over(_) | Action::Unresponsive(_) | Action::Responsive(_) => {}
             }
         }
         while let Some(delivery) = machine.poll_delivery() {

@@ -63,8 +63,9 @@ impl<'requester, T: Transport, O> Asking<'requester, T, O> {
         self
     }
 
-    /// How many nodes are asked at first. More are as some fail or disagree, so that the largest group of equal answers and
-    /// those still waited for are together as many. At least 1, or the request fails; when more answers are needed than this,
+    /// How many nodes are asked at first. More are as some fail, disagree or are silent for
+    /// [`hedge_after`](super::Builder::hedge_after), so that the largest group of equal answers and those still waited for are
+    /// together as many, not counting the silent ones. At least 1, or the request fails; when more answers are needed than this,
     /// as many. Default: `read_nodes` for [`any`](super::Requester::any), all nodes otherwise;
     /// [`all`](super::Requester::all) always asks all.
     pub fn at_once(mut self, nodes: usize) -> Self {

@@ -77,6 +77,21 @@ impl<T: Transport> Builder<T> {
         self
     }
 
+    /// How long after a node was asked one more node is asked, if the first has not acknowledged the request or answered it.
+    /// Default 1 s, above zero; `None` turns it off.
+    ///
+    /// It applies to [`any`](Requester::any) and [`quorum`](Requester::quorum) while there are nodes that the request did not
+    /// ask, and only if it is below the `ack_timeout` of the request. The slow node is waited for until its own deadline, and its
+    /// answer counts; but for a minute, or until it responds, it is *unresponsive*: requests that do not ask all nodes at once
+    /// ask it last. So are nodes that are silent until their deadline, or whose socket fails while a request waits on it.
+    ///
+    /// Raise it if nodes that work take longer than this to acknowledge. Requests of `any` and `quorum` have to be ones that may
+    /// be sent to more than one node: also without it, the next node is asked after the `ack_timeout`.
+    pub fn hedge_after(mut self, hedge_after: impl Into<Option<Duration>>) -> Builder<T> {
+        self.options.hedge_after = hedge_after.into();
+        self
+    }
+
     /// How many nodes [`any`](Requester::any) asks at once. Default 1: one answer is enough, so one socket is.
     pub fn read_nodes(mut self, read_nodes: usize) -> Builder<T> {
         self.options.read_nodes = read_nodes;

@@ -106,6 +106,16 @@ impl<T: Transport> Driver<T> {
                 tracing::debug!(requester = &*self.shared.name, window = window.number(), "a window is over");
                 drop_quietly(&self.shared.name, self.identities.remove(&window));
             }
+            Action::Unresponsive(node) => {
+                tracing::debug!(
+                    requester = &*self.shared.name,
+                    node = node.name(),
+                    "node does not respond, asked last"
+                );
+            }
+            Action::Responsive(node) => {
+                tracing::debug!(requester = &*self.shared.name, node = node.name(), "node responds again");
+            }
         }
     }
 

@@ -59,6 +59,10 @@
 //! further; those that are `preferred` come first, always in the order they were given. Every node has `ack_timeout` to say something and, once it has acknowledged a request,
 //! `reply_timeout`; both count from when it is asked. A request that outlives its window keeps the sockets it waits on, and
 //! asks further nodes with that window's identity.
+//!
+//! When a node has said nothing for `hedge_after` (1 s), [`any`](Requester::any) and [`quorum`](Requester::quorum) ask one more,
+//! so they must be used for requests that may be sent to more than one node. A node that did not respond is asked last for a
+//! minute, or until it responds, by all requests of the requester that do not ask all nodes at once.
 
 mod asking;
 mod builder;
@@ -109,8 +113,8 @@ impl<T: Transport> Requester<T> {
         Requester { owner: Arc::new(Owner { shared, id }) }
     }
 
-    /// The first valid answer. `read_nodes` are asked at once, and the next one whenever one of them says nothing in time,
-    /// refuses, gives an answer that is not valid, or cannot be reached; each node once.
+    /// The first valid answer. `read_nodes` are asked at once, and the next one whenever one of them says nothing for
+    /// [`hedge_after`](Builder::hedge_after), refuses, gives an answer that is not valid, or cannot be reached; each node once.
     ///
     /// `is_valid` runs in the requester's driver, with no lock held: while it does, nothing else happens, so it must be quick. If
     /// it panics, the answer does not count.
@@ -163,7 +167,7 @@ impl<T: Transport> Requester<T> {
     }
 
     /// Other nodes from here on: the next request opens a new window, and those under way end where they are. Whether this is
-    /// news: the order of nodes does not matter.
+    /// news: the order of nodes does not matter. That a node was unresponsive is forgotten if it has changed.
     ///
     /// # Errors
     /// When there is no node, or two of the same name; everything stays as it is.

@@ -175,7 +175,7 @@ async fn a_requester_that_is_dropped_leaves_no_sockets() {
 #[tokio::test(start_paused = true)]
 async fn over_max_windows_requests_wait_in_order() {
     let nodes = Nodes::new();
-    let requester = builder(&nodes).max_windows(1).request_limit(1).build().unwrap();
+    let requester = builder(&nodes).max_windows(1).request_limit(1).hedge_after(None).build().unwrap();
     for node in 1..=4 {
         nodes.treat(node, Treats::Answers("yes", SECOND));
     }

@@ -21,8 +21,9 @@ pub enum Goal {
 pub struct Ask {
     /// When it is done.
     pub goal: Goal,
-    /// How many nodes are asked at first; more as some fail or disagree, so that the best group of equal answers and those
-    /// still waited for are together as many. At least 1; as many as the goal needs, if that is more. `None` is `read_nodes`.
+    /// How many nodes are asked at first; more as some fail, disagree or do not acknowledge, so that the best group of equal
+    /// answers and those still waited for, without the overdue ones, are together as many. At least 1; as many as the goal
+    /// needs, if that is more. `None` is `read_nodes`.
     pub at_once: Option<usize>,
     /// Only these nodes, by name; one named twice is asked once. `None` is all.
     pub nodes: Option<Vec<Arc<str>>>,
@@ -78,6 +79,11 @@ impl Ask {
     /// How long a node has to acknowledge, and how long to answer when it has; both from when it is asked.
     pub(super) fn timeouts(&self, options: &Options) -> (Duration, Duration) {
         (self.ack_timeout.unwrap_or(options.ack_timeout), self.reply_timeout.unwrap_or(options.reply_timeout))
+    }
+
+    /// How long a node that was asked may take to acknowledge until one more is, if ever.
+    pub(super) fn hedge_after(&self, options: &Options) -> Option<Duration> {
+        options.hedge_after.filter(|after| *after < self.timeouts(options).0)
     }
 
     /// How many of `nodes` are asked at first.

@@ -9,6 +9,10 @@
 //! them any more. Every node has `ack_timeout` to say something, and `reply_timeout` once it has acknowledged. What an answer
 //! says is not the machine's business: whoever reads it gives it a key, and equal keys count together.
 //!
+//! A request that does not ask all nodes at once asks one more for each node that has not acknowledged it within
+//! `hedge_after`. That node is *unresponsive* then, as is one that is silent until its deadline or whose socket ends while a request
+//! waits on it. For a minute, or until it responds, requests of every window ask it after the others.
+//!
 //! What is in time is decided by the times that are given, not by who is heard first: a deadline that lies before `now` has
 //! passed. Exactly at the deadline, whichever is told first.
 //!
@@ -37,6 +41,7 @@
 //! ```
 
 mod ask;
+mod memory;
 mod nodes;
 mod options;
 mod requests;
@@ -53,6 +58,7 @@ pub use snapshot::{Counters, Latest, Snapshot, SocketSnapshot, WindowSnapshot};
 
 use crate::options::OptionsError;
 use crate::random::Random;
+use memory::Memory;
 use nodes::Nodes;
 use requests::Request;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -108,6 +114,10 @@ pub enum Action<N> {
     Close(SocketId),
     /// A window is gone: its identity is not used again.
     Over(WindowId),
+    /// Log that a node does not respond: it is asked last.
+    Unresponsive(Arc<N>),
+    /// Log that a node responds again.
+    Responsive(Arc<N>),
 }
 
 /// How a request has ended.
@@ -164,6 +174,8 @@ enum Timer {
     Node(RequestId, usize),
     /// The node at this place gets a new socket for the request.
     Again(RequestId, usize),
+    /// The node at this place should have acknowledged the request.
+    Hedge(RequestId, usize),
 }
 
 /// The machine behind a requester. `N` are nodes, `G` what tells requests apart on a socket.
@@ -172,6 +184,7 @@ pub struct Machine<N, G> {
     options: Options,
     random: Random,
     nodes: Nodes<N>,
+    memory: Memory<N>,
     closed: bool,
     windows: BTreeMap<WindowId, Window<N>>,
     sockets: BTreeMap<SocketId, Socket<G>>,
@@ -208,6 +221,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             options,
             random: Random::new(seed),
             nodes: nodes::in_order(nodes).map_err(NewError::Nodes)?,
+            memory: Memory::new(),
             closed: false,
             windows: BTreeMap::new(),
             sockets: BTreeMap::new(),
@@ -265,6 +279,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         if nodes == self.nodes {
             return Ok(false);
         }
+        self.memory.keep(&nodes);
         self.nodes = nodes;
         for window in self.windows.keys().copied().collect::<Vec<_>>() {
             self.end_window(window);
@@ -299,6 +314,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
                 Timer::Line(request) => self.time_out_in_line(now, request),
                 Timer::Node(request, place) => self.time_out(now, request, place),
                 Timer::Again(request, place) => self.reconnect(now, request, place),
+                Timer::Hedge(request, place) => self.hedge(now, request, place),
             }
             self.serve_line(now);
         }

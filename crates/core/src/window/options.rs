@@ -18,6 +18,9 @@ pub struct Options {
     /// How long a node that has acknowledged a request may take to answer it, also from when it was asked. A request waits no
     /// longer than this for a window.
     pub reply_timeout: Duration,
+    /// How long after a node was asked a request that does not ask all nodes at once asks one more if that node has not
+    /// acknowledged it. `None` is never, and so is a time that is not below the request's `ack_timeout`.
+    pub hedge_after: Option<Duration>,
     /// How many nodes are asked at once when one answer is enough.
     pub read_nodes: usize,
     /// Names of nodes that are asked before others, always the first first: they do not take turns. Names that no node has are passed over.
@@ -26,7 +29,7 @@ pub struct Options {
     pub max_windows: Option<usize>,
 }
 
-/// 5 s or 5 requests; 10 s to acknowledge, 100 s to answer; one node at a time, no preference, as many windows as needed.
+/// 5 s or 5 requests; 10 s to acknowledge, 100 s to answer, one more node after 1 s; one node at a time, no preference, as many windows as needed.
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             request_limit: 5,
             ack_timeout: Duration::from_secs(10),
             reply_timeout: Duration::from_secs(100),
+            hedge_after: Some(Duration::from_secs(1)),
             read_nodes: 1,
             preferred: Vec::new(),
             max_windows: None,
@@ -49,6 +53,7 @@ impl Options {
     pub fn validate(&self) -> Result<(), OptionsError> {
         time("active_for", self.active_for)?;
         timeouts(self.ack_timeout, self.reply_timeout)?;
+        self.hedge_after.map_or(Ok(()), |after| time("hedge_after", after))?;
         count("request_limit", self.request_limit)?;
         count("read_nodes", self.read_nodes)?;
         count("max_windows", self.max_windows.unwrap_or(1))?;

@@ -109,12 +109,17 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     /// A node has acknowledged a request: it has more time to answer. Whether anybody was waiting to hear it.
     pub fn handle_ack(&mut self, now: Instant, socket: SocketId, tag: &G) -> bool {
         self.catch_up(now);
+        if let Some(on) = self.sockets.get(&socket).filter(|socket| socket.owed.contains(tag)) {
+            self.note_response(now, on.window, on.node);
+        }
         let Some(Place { request: id, place }) = self.awaited(socket, tag) else { return false };
         let Some(request) = self.requests.get_mut(&id) else { return false };
         let (_, timeout) = request.ask.timeouts(&self.options);
         let Stage::Asking { round, .. } = &mut request.stage else { return false };
         if let Some((before, after)) = round.acknowledge(place, timeout) {
-            self.timers.remove(&(before, Timer::Node(id, place)));
+            for timer in before.timers(id, place) {
+                self.timers.remove(&timer);
+            }
             self.timers.insert((after, Timer::Node(id, place)));
         }
         true
@@ -125,9 +130,10 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     pub fn handle_answer(&mut self, now: Instant, socket: SocketId, tag: &G, verdict: Verdict) -> Option<Place> {
         self.catch_up(now);
         let at = self.awaited(socket, tag);
-        if !self.sockets.get_mut(&socket).is_some_and(|socket| socket.owed.remove(tag)) {
-            return None;
-        }
+        let on = self.sockets.get_mut(&socket).filter(|socket| socket.owed.contains(tag))?;
+        on.owed.remove(tag);
+        let (window, node) = (on.window, on.node);
+        self.note_response(now, window, node);
         if let Some(at) = at {
             let told = match verdict {
                 Verdict::Counts(key) => Told::Answered(key),
@@ -161,6 +167,9 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             Stage::InLine { .. } => None,
         };
         let waited: Vec<Place> = socket.waiting.values().filter_map(place).collect();
+        if !waited.is_empty() {
+            self.note_silence(now, socket.window, socket.node);
+        }
         for at in &waited {
             if !self.lose(now, *at) {
                 self.tell(now, *at, Told::Ended);
@@ -197,9 +206,19 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
 
     /// A node's time is over.
     pub(super) fn time_out(&mut self, now: Instant, request: RequestId, place: usize) {
-        let Some(Request { stage: Stage::Asking { round, .. }, .. }) = self.requests.get(&request) else { return };
-        let told = round.missed(place);
+        let Some(Request { stage: Stage::Asking { window, round }, .. }) = self.requests.get(&request) else { return };
+        let (window, node, told) = (*window, round.node(place), round.missed(place));
+        self.note_silence(now, window, node);
         self.tell(now, Place { request, place }, told);
+    }
+
+    /// A node has not acknowledged a request in time: another one is asked as well, if there is one.
+    pub(super) fn hedge(&mut self, now: Instant, id: RequestId, place: usize) {
+        let Some(Request { stage: Stage::Asking { window, round }, .. }) = self.requests.get_mut(&id) else { return };
+        round.hedge(place);
+        let (window, node) = (*window, round.node(place));
+        self.note_silence(now, window, node);
+        self.pursue(now, id);
     }
 
     /// A request has waited for a window for as long as it could.
@@ -236,9 +255,11 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             self.timers.remove(&(deadline, Timer::Line(id)));
         }
         window.start(id);
-        let order = window.order_for(request.ask.nodes.as_deref());
+        let names = request.ask.nodes.as_deref();
+        let mut order = window.order_for(names, |_| false);
         let first = request.ask.first(&self.options, order.len());
         if first < order.len() {
+            order = window.order_for(names, |node| self.memory.is_unresponsive(now, node));
             window.next_turn();
         }
         let full = window.started >= self.options.request_limit;
@@ -280,10 +301,12 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     fn ask_on(&mut self, now: Instant, id: RequestId, socket: SocketId) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let (timeout, _) = request.ask.timeouts(&self.options);
+        let hedge_after = request.ask.hedge_after(&self.options);
         let Stage::Asking { round, .. } = &mut request.stage else { return };
         let deadline = now + timeout;
-        let place = round.ask(socket, now, deadline);
+        let (place, hedge) = round.ask(socket, now, deadline, hedge_after);
         self.timers.insert((deadline, Timer::Node(id, place)));
+        self.timers.extend(hedge.map(|hedge| (hedge, Timer::Hedge(id, place))));
         if let Some(socket) = self.sockets.get_mut(&socket) {
             socket.waiting.insert(request.tag.clone(), id);
         }
@@ -302,9 +325,8 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
 
     /// A node is not waited for any more: takes back its timers, and leaves its socket.
     fn let_go(&mut self, id: RequestId, place: usize, tag: &G, held: &Held) {
-        self.timers.remove(&(held.deadline, Timer::Node(id, place)));
-        if let Some(again) = held.again {
-            self.timers.remove(&(again, Timer::Again(id, place)));
+        for timer in held.timers(id, place) {
+            self.timers.remove(&timer);
         }
         if let Some(socket) = held.socket.and_then(|socket| self.sockets.get_mut(&socket)) {
             socket.waiting.remove(tag);

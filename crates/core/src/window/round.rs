@@ -4,7 +4,7 @@
 //! what that says.
 
 use super::ask::Goal;
-use super::{Key, SocketId};
+use super::{Key, RequestId, SocketId, Timer};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Round {
     goal: Goal,
-    /// The best group of equal answers and those still waited for are as many as this, while there are nodes left to ask.
+    /// The best group of equal answers and those still waited for and not overdue are as many as this, while there are nodes
+    /// left to ask.
     at_once: usize,
     /// Nodes, by their number in the window, in the order in which they are asked.
     order: Vec<usize>,
@@ -25,7 +26,7 @@ pub(super) struct Round {
 /// ```text
 ///   Waiting ----> Told        an answer, a failure, or its time is over
 ///    |   ^          ^
-///    +---+          |         an acknowledgement, once: more time
+///    +---+          |         an acknowledgement, once: more time; none in time: another node is asked as well
 ///    v   |          |
 ///    Lost ----------+         its socket ended after the request was sent, and it is sent again on a new one
 /// ```
@@ -36,7 +37,7 @@ pub(super) enum Asked {
         socket: SocketId,
         since: Instant,
         deadline: Instant,
-        acked: bool,
+        ack: Ack,
         sent: bool,
         lost: u32,
     },
@@ -44,7 +45,7 @@ pub(super) enum Asked {
     Lost {
         since: Instant,
         deadline: Instant,
-        acked: bool,
+        ack: Ack,
         lost: u32,
         again: Instant,
     },
@@ -54,21 +55,66 @@ pub(super) enum Asked {
     },
 }
 
+/// Whether a node has acknowledged the request.
+///
+/// ```text
+///   Awaited --hedge--> Overdue --> Received
+///      |                              ^
+///      +------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ack {
+    /// Not yet; at `hedge`, if any, it is overdue.
+    Awaited { hedge: Option<Instant> },
+    /// Not by then: it is waited for, but does not count among those asked at once.
+    Overdue,
+    /// It has.
+    Received,
+}
+
 /// What a node was waited for with: to be taken back.
 pub(super) struct Held {
     pub(super) socket: Option<SocketId>,
     pub(super) deadline: Instant,
     pub(super) again: Option<Instant>,
+    pub(super) hedge: Option<Instant>,
+}
+
+impl Held {
+    /// The timers of the node at this place.
+    pub(super) fn timers(&self, request: RequestId, place: usize) -> impl Iterator<Item = (Instant, Timer)> + use<> {
+        let again = self.again.map(|again| (again, Timer::Again(request, place)));
+        let hedge = self.hedge.map(|hedge| (hedge, Timer::Hedge(request, place)));
+        [Some((self.deadline, Timer::Node(request, place))), again, hedge].into_iter().flatten()
+    }
+}
+
+impl Ack {
+    fn hedge(self) -> Option<Instant> {
+        match self {
+            Ack::Awaited { hedge } => hedge,
+            Ack::Overdue | Ack::Received => None,
+        }
+    }
 }
 
 impl Asked {
     /// What it holds while it is waited for.
     pub(super) fn held(&self) -> Option<Held> {
         match *self {
-            Asked::Waiting { socket, deadline, .. } => Some(Held { socket: Some(socket), deadline, again: None }),
-            Asked::Lost { deadline, again, .. } => Some(Held { socket: None, deadline, again: Some(again) }),
+            Asked::Waiting { socket, deadline, ack, .. } => {
+                Some(Held { socket: Some(socket), deadline, again: None, hedge: ack.hedge() })
+            }
+            Asked::Lost { deadline, again, ack, .. } => {
+                Some(Held { socket: None, deadline, again: Some(again), hedge: ack.hedge() })
+            }
             Asked::Told { .. } => None,
         }
+    }
+
+    /// Whether it is waited for, and has not acknowledged the request in time.
+    fn is_overdue(&self) -> bool {
+        matches!(self, Asked::Waiting { ack: Ack::Overdue, .. } | Asked::Lost { ack: Ack::Overdue, .. })
     }
 
     /// Whether the request may have reached the node.
@@ -127,13 +173,14 @@ impl Round {
 
     pub(super) fn standing(&self) -> Standing {
         let waiting = self.asked.iter().filter(|asked| asked.held().is_some()).count();
+        let overdue = self.asked.iter().filter(|asked| asked.is_overdue()).count();
         let unasked = self.order.len() - self.asked.len();
         let (best, key) = self.best();
         match self.goal {
             Goal::Equal(wanted) if best >= wanted => Standing::Reached(key),
             Goal::Equal(wanted) if best + waiting + unasked < wanted => Standing::Impossible,
             Goal::Every if waiting + unasked == 0 => Standing::Complete,
-            Goal::Equal(_) if unasked > 0 && best + waiting < self.at_once => self.ask_next(),
+            Goal::Equal(_) if unasked > 0 && best + waiting - overdue < self.at_once => self.ask_next(),
             Goal::Every if unasked > 0 => self.ask_next(),
             Goal::Equal(_) | Goal::Every => Standing::Waiting,
         }
@@ -154,23 +201,45 @@ impl Round {
         groups.into_iter().map(|(key, count)| (count, key)).rev().max_by_key(|(count, _)| *count).unwrap_or((0, Key(0)))
     }
 
-    /// The next node has been asked; its place in the round.
-    pub(super) fn ask(&mut self, socket: SocketId, now: Instant, deadline: Instant) -> usize {
-        self.asked.push(Asked::Waiting { socket, since: now, deadline, acked: false, sent: false, lost: 0 });
-        self.asked.len() - 1
+    /// The next node has been asked; its place in the round, and when its acknowledgement is overdue, if it can be.
+    pub(super) fn ask(
+        &mut self,
+        socket: SocketId,
+        now: Instant,
+        deadline: Instant,
+        hedge_after: Option<Duration>,
+    ) -> (usize, Option<Instant>) {
+        let hedge = hedge_after.filter(|_| self.at_once < self.order.len()).map(|after| now + after);
+        let ack = Ack::Awaited { hedge };
+        self.asked.push(Asked::Waiting { socket, since: now, deadline, ack, sent: false, lost: 0 });
+        (self.asked.len() - 1, hedge)
+    }
+
+    /// The acknowledgement of the node at this place is overdue.
+    pub(super) fn hedge(&mut self, place: usize) {
+        match self.asked.get_mut(place) {
+            Some(Asked::Waiting { ack, .. } | Asked::Lost { ack, .. }) => *ack = Ack::Overdue,
+            Some(Asked::Told { .. }) | None => {}
+        }
+    }
+
+    /// The node at this place, by its number in the window.
+    pub(super) fn node(&self, place: usize) -> usize {
+        self.order[place]
     }
 
     pub(super) fn asked(&self) -> &[Asked] {
         &self.asked
     }
 
-    /// The node at this place acknowledges: it has `timeout` in all from when it was asked. The deadlines before and after,
-    /// unless this was known.
-    pub(super) fn acknowledge(&mut self, place: usize, timeout: Duration) -> Option<(Instant, Instant)> {
-        match self.asked.get_mut(place)? {
-            Asked::Waiting { since, deadline, acked, .. } if !*acked => {
-                let before = *deadline;
-                (*deadline, *acked) = (*since + timeout, true);
+    /// The node at this place acknowledges the request, and has `timeout` in all from when it was asked. Its timers until now and
+    /// its new deadline; `None` if it had acknowledged before.
+    pub(super) fn acknowledge(&mut self, place: usize, timeout: Duration) -> Option<(Held, Instant)> {
+        let asked = self.asked.get_mut(place)?;
+        let before = asked.held()?;
+        match asked {
+            Asked::Waiting { since, deadline, ack, .. } if *ack != Ack::Received => {
+                (*deadline, *ack) = (*since + timeout, Ack::Received);
                 Some((before, *deadline))
             }
             Asked::Waiting { .. } | Asked::Lost { .. } | Asked::Told { .. } => None,
@@ -198,9 +267,9 @@ impl Round {
     /// The socket to the node at this place has ended; there is to be another one at `again`.
     pub(super) fn lose(&mut self, place: usize, again: Instant) {
         if let Some(asked) = self.asked.get_mut(place)
-            && let Asked::Waiting { since, deadline, acked, lost, .. } = *asked
+            && let Asked::Waiting { since, deadline, ack, lost, .. } = *asked
         {
-            *asked = Asked::Lost { since, deadline, acked, lost: lost.saturating_add(1), again };
+            *asked = Asked::Lost { since, deadline, ack, lost: lost.saturating_add(1), again };
         }
     }
 
@@ -215,9 +284,9 @@ impl Round {
     /// There is another socket to the node at this place.
     pub(super) fn reconnect(&mut self, place: usize, socket: SocketId) {
         if let Some(asked) = self.asked.get_mut(place)
-            && let Asked::Lost { since, deadline, acked, lost, .. } = *asked
+            && let Asked::Lost { since, deadline, ack, lost, .. } = *asked
         {
-            *asked = Asked::Waiting { socket, since, deadline, acked, sent: true, lost };
+            *asked = Asked::Waiting { socket, since, deadline, ack, sent: true, lost };
         }
     }
 
@@ -232,8 +301,12 @@ impl Round {
     /// What a node has not said by its deadline.
     pub(super) fn missed(&self, place: usize) -> Told {
         match self.asked.get(place) {
-            Some(Asked::Waiting { since, deadline, acked: true, .. }) => Told::NoReply { after: *deadline - *since },
-            Some(Asked::Waiting { since, deadline, acked: false, .. }) => Told::NoAck { after: *deadline - *since },
+            Some(Asked::Waiting { since, deadline, ack: Ack::Received, .. }) => {
+                Told::NoReply { after: *deadline - *since }
+            }
+            Some(Asked::Waiting { since, deadline, ack: Ack::Awaited { .. } | Ack::Overdue, .. }) => {
+                Told::NoAck { after: *deadline - *since }
+            }
             Some(Asked::Lost { .. }) => Told::Ended,
             Some(Asked::Told { told, .. }) => *told,
             None => Told::NotAsked,

@@ -2,7 +2,6 @@
 
 use super::nodes::Node;
 use super::requests::Stage as Progress;
-use super::round::Held;
 use super::windows::Stage;
 use super::{Machine, Outcome, SocketId, Timer, WindowId};
 use std::collections::BTreeSet;
@@ -14,6 +13,8 @@ use std::time::Instant;
 pub struct Snapshot<N> {
     /// The nodes there are, by name.
     pub nodes: Vec<Arc<N>>,
+    /// Nodes that did not respond, each with the time until which it is asked last. That time may have passed.
+    pub unresponsive: Vec<(Arc<N>, Instant)>,
     /// Requests under way: those whose nodes are asked.
     pub asking: usize,
     /// Requests that wait for a window.
@@ -122,6 +123,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         });
         Snapshot {
             nodes: self.nodes.to_vec(),
+            unresponsive: self.memory.list(),
             asking: self.requests.len() - self.line.len(),
             in_line: self.line.len(),
             windows: windows.collect(),
@@ -165,10 +167,9 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
                         return Err(format!("{id:?} is not known to its window"));
                     }
                     for (place, asked) in round.asked().iter().enumerate() {
-                        let Some(Held { socket, deadline, again }) = asked.held() else { continue };
-                        timers.insert((deadline, Timer::Node(id, place)));
-                        timers.extend(again.map(|again| (again, Timer::Again(id, place))));
-                        waiting.extend(socket.map(|socket| (socket, id)));
+                        let Some(held) = asked.held() else { continue };
+                        timers.extend(held.timers(id, place));
+                        waiting.extend(held.socket.map(|socket| (socket, id)));
                     }
                 }
             }
@@ -201,6 +202,12 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         }
         if self.line.iter().any(|id| !self.requests.contains_key(id)) {
             return Err("somebody is in line who has ended".to_owned());
+        }
+        let unresponsive = self.memory.list();
+        for (place, (node, _)) in unresponsive.iter().enumerate() {
+            if !self.nodes.contains(node) || unresponsive[..place].iter().any(|(other, _)| other == node) {
+                return Err(format!("`{}` is remembered twice, or is no node", node.name()));
+            }
         }
         if timers != self.timers {
             return Err(format!("timers {:?}, needed {timers:?}", self.timers));

@@ -100,18 +100,22 @@ impl<N: Node> Window<N> {
     }
 
     /// The nodes that a request asks, in order: those that are preferred as they were given, and then the others, beginning one
-    /// further with every request that does not ask all at once.
-    pub(super) fn order_for(&self, names: Option<&[Arc<str>]>) -> Vec<usize> {
+    /// further with every request that does not ask all at once. Those that are `last` come after the rest, in the same order.
+    pub(super) fn order_for(&self, names: Option<&[Arc<str>]>, last: impl Fn(&Arc<N>) -> bool) -> Vec<usize> {
         let asked = |node: &&usize| match names {
             Some(names) => names.iter().any(|name| &**name == self.nodes[**node].name()),
             None => true,
         };
         let (preferred, others) = self.order.split_at(self.preferred);
-        let mut order: Vec<usize> = preferred.iter().filter(asked).copied().collect();
-        // Those who are not asked at all have no turn: else whoever comes after them would have theirs.
-        let others: Vec<usize> = others.iter().filter(asked).copied().collect();
-        let by = self.turn.checked_rem(others.len()).unwrap_or(0);
-        order.extend(others[by..].iter().chain(&others[..by]));
+        let mut order = Vec::with_capacity(self.order.len());
+        for is_last in [false, true] {
+            let asked = |node: &&usize| asked(node) && last(&self.nodes[**node]) == is_last;
+            order.extend(preferred.iter().filter(asked));
+            // The turns of nodes that are not asked, or last, are not left to the ones after them.
+            let others: Vec<usize> = others.iter().filter(asked).copied().collect();
+            let by = self.turn.checked_rem(others.len()).unwrap_or(0);
+            order.extend(others[by..].iter().chain(&others[..by]));
+        }
         order
     }
 

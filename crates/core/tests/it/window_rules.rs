@@ -22,6 +22,8 @@ struct Stage {
     windows: BTreeSet<WindowId>,
     sent: Vec<(RequestId, SocketId)>,
     ended: Vec<Delivery<Backend>>,
+    /// Which nodes do not respond, and which do again, in order.
+    news: Vec<(String, bool)>,
 }
 
 fn node(number: u8) -> Backend {
@@ -42,6 +44,7 @@ fn seeded(nodes: u8, options: Options, seed: u64) -> Stage {
         windows: BTreeSet::new(),
         sent: Vec::new(),
         ended: Vec::new(),
+        news: Vec::new(),
     }
 }
 
@@ -65,6 +68,8 @@ impl Stage {
                 }
                 Action::Close(socket) => assert!(self.sockets.remove(&socket).is_some()),
                 Action::Over(_) => {}
+                Action::Unresponsive(node) => self.news.push((node.name().to_owned(), false)),
+                Action::Responsive(node) => self.news.push((node.name().to_owned(), true)),
             }
         }
         while let Some(delivery) = self.machine.poll_delivery() {
@@ -119,6 +124,19 @@ impl Stage {
     fn served(&mut self, tag: u32) {
         let request = self.ask(tag, Ask::any());
         assert!(self.answer(self.sent(request)[0], tag, GOOD));
+    }
+
+    /// The node that a request asks first; it answers.
+    fn first_of(&mut self, tag: u32) -> String {
+        let request = self.ask(tag, Ask::any());
+        let first = self.names(request).swap_remove(0);
+        assert!(self.answer(self.sent(request)[0], tag, GOOD));
+        first
+    }
+
+    fn unresponsive(&self) -> Vec<String> {
+        let of = self.machine.snapshot().unresponsive.into_iter().filter(|(_, until)| *until > self.now);
+        of.map(|(node, _)| node.name().to_owned()).collect()
     }
 
     fn due_in(&self) -> Option<Duration> {
@@ -358,6 +376,205 @@ fn a_request_goes_on_to_the_next_node_until_each_was_asked_once() {
     assert_eq!(stage.outcome(request), Some(&Outcome::Impossible));
 }
 
+/// One window for all requests.
+fn one_window() -> Options {
+    limits(3_600 * SECOND, usize::MAX)
+}
+
+#[test]
+fn a_silent_node_is_asked_last_for_a_minute_and_the_turns_of_the_others_stay_even() {
+    for acks in [false, true] {
+        let mut stage = stage(4, Options { hedge_after: None, ..one_window() });
+        let request = stage.ask(0, Ask::any());
+        if acks {
+            stage.ack(stage.sent(request)[0], 0);
+        }
+        stage.pass(if acks { 100 * SECOND } else { 10 * SECOND });
+        let silent = stage.names(request)[0].clone();
+        assert_eq!((stage.unresponsive(), &stage.news), (vec![silent.clone()], &vec![(silent.clone(), false)]));
+        assert!(stage.machine.forget(stage.now, request));
+        let mut firsts: BTreeMap<String, usize> = BTreeMap::new();
+        for tag in 1..=30 {
+            *firsts.entry(stage.first_of(tag)).or_default() += 1;
+        }
+        assert_eq!(firsts.values().copied().collect::<Vec<_>>(), [10, 10, 10]);
+        stage.pass(60 * SECOND - MS);
+        assert!(!firsts.contains_key(&silent) && (31..35).all(|tag| stage.first_of(tag) != silent));
+        stage.pass(MS);
+        assert!((35..39).any(|tag| stage.first_of(tag) == silent), "its time is over");
+        assert_eq!(stage.unresponsive(), [""; 0]);
+    }
+}
+
+#[test]
+fn the_memory_of_unresponsive_nodes_is_shared_by_all_windows() {
+    let mut stage = stage(4, limits(SECOND, 1));
+    let request = stage.ask(0, Ask::any());
+    let silent = stage.names(request)[0].clone();
+    stage.pass(SECOND);
+    assert!((1..20).all(|tag| stage.first_of(tag) != silent));
+    assert_eq!(stage.windows.len(), 20);
+}
+
+#[test]
+fn a_node_whose_socket_ends_is_asked_last_if_a_request_waited_on_it() {
+    let mut stage = stage(2, one_window());
+    let request = stage.ask(0, Ask::any());
+    let socket = stage.sent(request)[0];
+    let node = stage.names(request)[0].clone();
+    assert!(stage.answer(socket, 0, GOOD));
+    stage.end_socket(socket);
+    assert_eq!(stage.unresponsive(), [""; 0], "a node may close an idle socket");
+    let request = stage.ask(1, Ask { nodes: Some(vec![node.as_str().into()]), ..Ask::any() });
+    stage.end_socket(stage.sent(request)[0]);
+    assert_eq!(stage.unresponsive(), [&*node]);
+    assert!((2..6).all(|tag| stage.first_of(tag) != node));
+}
+
+#[test]
+fn an_ack_or_an_answer_makes_a_node_responsive_even_if_its_request_has_ended() {
+    for acks in [false, true] {
+        let mut stage = stage(2, one_window());
+        let request = stage.ask(0, Ask::any());
+        let (socket, node) = (stage.sent(request)[0], stage.names(request)[0].clone());
+        stage.pass(SECOND);
+        assert!(stage.answer(stage.sent(request)[1], 0, GOOD));
+        assert_eq!(stage.unresponsive(), [&*node]);
+        assert!(!stage.ack(socket, 9), "nothing was sent with this tag");
+        assert_eq!(stage.unresponsive(), [&*node]);
+        let heard = if acks { stage.ack(socket, 0) } else { stage.answer(socket, 0, Verdict::Invalid) };
+        assert!(!heard, "no request waits for it");
+        assert_eq!((stage.unresponsive(), &stage.news[1..]), (Vec::new(), &[(node.clone(), true)][..]));
+        assert!((1..3).any(|tag| stage.first_of(tag) == node));
+    }
+}
+
+#[test]
+fn unresponsive_nodes_are_asked_last_with_preferred_ones_first_among_them() {
+    let preferred = ["node-1", "node-2", "node-3"].map(Into::into).to_vec();
+    let mut stage = stage(6, Options { preferred, ..one_window() });
+    let only = |names: &[&str]| Ask { nodes: Some(names.iter().map(|name| (*name).into()).collect()), ..Ask::all() };
+    stage.ask(0, only(&["node-6", "node-3", "node-1"]));
+    stage.pass(10 * SECOND);
+    let some = stage.ask(1, Ask { at_once: Some(5), ..Ask::any() });
+    assert_eq!(stage.names(some)[0], "node-2");
+    assert_eq!(
+        stage.names(some)[1..3].iter().map(|name| &**name).collect::<BTreeSet<_>>(),
+        ["node-4", "node-5"].into()
+    );
+    assert_eq!(stage.names(some)[3..], ["node-1", "node-3"]);
+    stage.answer(stage.sent(some)[0], 1, Verdict::Invalid);
+    assert_eq!(stage.names(some)[5], "node-6");
+    let all = stage.ask(2, Ask::all());
+    assert_eq!(stage.names(all)[..3], ["node-1", "node-2", "node-3"], "a request that asks all nodes is not changed");
+}
+
+#[test]
+fn nodes_that_change_or_go_are_forgotten() {
+    let mut stage = stage(4, one_window());
+    stage.ask(0, Ask::all());
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.unresponsive().len(), 4);
+    let waits = stage.ask(1, Ask::all());
+    let moved = || Backend::new("node-1", ([10, 0, 9, 1], 9_700).into());
+    assert_eq!(stage.machine.set_nodes(stage.now, [moved(), node(2), node(3)]), Ok(true));
+    assert_eq!(stage.unresponsive(), ["node-2", "node-3"]);
+    assert_eq!(stage.machine.set_nodes(stage.now, [moved(), node(2), node(3), node(4)]), Ok(true));
+    assert_eq!(stage.unresponsive(), ["node-2", "node-3"], "one that comes back is new");
+    stage.pass(10 * SECOND);
+    assert_eq!(stage.told(waits).len(), 4, "all were silent where they were");
+    assert_eq!(stage.unresponsive(), ["node-2", "node-3", "node-4"], "the first is elsewhere");
+}
+
+#[test]
+fn one_more_node_is_asked_when_one_has_not_acknowledged_in_time_and_both_are_waited_for() {
+    for first_answers in [true, false] {
+        let mut stage = stage(3, one_window());
+        let request = stage.ask(0, Ask::any());
+        assert_eq!(stage.due_in(), Some(SECOND));
+        stage.pass(SECOND - MS);
+        assert_eq!(stage.sent(request).len(), 1);
+        stage.pass(MS);
+        assert_eq!(stage.sent(request).len(), 2);
+        assert_eq!(stage.unresponsive(), stage.names(request)[..1]);
+        stage.ack(stage.sent(request)[1], 0);
+        stage.pass(8 * SECOND);
+        assert_eq!(stage.sent(request).len(), 2, "it has acknowledged");
+        if first_answers {
+            stage.answer(stage.sent(request)[0], 0, GOOD);
+            assert_eq!(stage.told(request), [Told::Answered(Key(0)), Told::Waiting, Told::NotAsked]);
+        } else {
+            stage.pass(SECOND);
+            assert_eq!(stage.sent(request).len(), 2, "another was asked instead of it before");
+            stage.answer(stage.sent(request)[1], 0, GOOD);
+            let silent = Told::NoAck { after: 10 * SECOND };
+            assert_eq!(stage.told(request), [silent, Told::Answered(Key(0)), Told::NotAsked]);
+        }
+    }
+}
+
+#[test]
+fn one_more_node_is_asked_for_each_that_has_not_acknowledged() {
+    let mut stage = stage(7, one_window());
+    let request = stage.ask(0, Ask { at_once: Some(4), ..Ask::quorum(3) });
+    let sockets = stage.sent(request);
+    stage.answer(sockets[0], 0, GOOD);
+    stage.ack(sockets[1], 0);
+    stage.pass(SECOND);
+    assert_eq!(stage.sent(request).len(), 6);
+    stage.answer(stage.sent(request)[4], 0, OTHER);
+    assert_eq!(stage.sent(request).len(), 7, "it disagrees");
+    stage.answer(sockets[1], 0, GOOD);
+    stage.answer(sockets[2], 0, GOOD);
+    assert_eq!(stage.outcome(request), Some(&Outcome::Reached(Key(0))), "late, and it counts");
+    assert_eq!(stage.unresponsive(), [stage.sockets[&sockets[3]].1.clone()]);
+}
+
+#[test]
+fn a_node_that_acknowledges_late_counts_among_those_asked_at_once_again() {
+    let mut stage = stage(4, one_window());
+    let request = stage.ask(0, Ask::any());
+    stage.pass(SECOND);
+    stage.ack(stage.sent(request)[0], 0);
+    assert_eq!(stage.unresponsive(), [""; 0]);
+    stage.answer(stage.sent(request)[1], 0, Verdict::Invalid);
+    assert_eq!(stage.sent(request).len(), 2, "it is waited for");
+    stage.answer(stage.sent(request)[0], 0, Verdict::Invalid);
+    assert_eq!(stage.sent(request).len(), 3);
+}
+
+#[test]
+fn no_more_nodes_are_asked_without_hedge_after_or_when_all_are_asked_or_are_to_acknowledge_sooner() {
+    let hurried = Ask { ack_timeout: Some(SECOND), ..Ask::any() };
+    for (hedge_after, ask, due) in [
+        (None, Ask::any(), 10 * SECOND),
+        (Some(SECOND), Ask::quorum(2), 10 * SECOND),
+        (Some(SECOND), Ask::all(), 10 * SECOND),
+        (Some(SECOND), hurried, SECOND),
+    ] {
+        let mut stage = stage(4, Options { hedge_after, ..one_window() });
+        let request = stage.ask(0, ask);
+        assert_eq!((stage.due_in(), stage.unresponsive().len()), (Some(due), 0));
+        stage.ack(stage.sent(request)[0], 0);
+        stage.pass(SECOND);
+        assert!([1, 4].contains(&stage.sent(request).len()));
+    }
+}
+
+#[test]
+fn a_request_that_reconnects_asks_one_more_node_when_its_socket_has_ended_without_an_ack() {
+    let mut stage = stage(4, one_window());
+    let request = stage.ask(0, Ask { at_once: Some(2), ..reconnecting(2) });
+    let first = stage.sent(request)[0];
+    let node = stage.names(request)[0].clone();
+    stage.end_socket(first);
+    assert_eq!(stage.unresponsive(), [&*node]);
+    stage.ack(stage.sent(request)[1], 0);
+    assert_eq!(stage.sent(request).len(), 2);
+    stage.pass(SECOND);
+    assert_eq!(stage.sent(request).len(), 4, "again, and one more");
+}
+
 fn reconnecting(wanted: usize) -> Ask {
     Ask { reconnect: true, ..Ask::quorum(wanted) }
 }
@@ -588,7 +805,11 @@ fn what_nobody_waits_for_any_more_is_not_sent_and_owed_by_nobody() {
         let request = stage.machine.request(stage.now, tag, Ask::any()).unwrap();
         let socket = std::iter::from_fn(|| stage.machine.poll_action()).find_map(|action| match action {
             Action::Send { socket, .. } => Some(socket),
-            Action::Open { .. } | Action::Close(_) | Action::Over(_) => None,
+            Action::Open { .. }
+            | Action::Close(_)
+            | Action::Over(_)
+            | Action::Unresponsive(_)
+            | Action::Responsive(_) => None,
         });
         (request, socket.unwrap())
     };
@@ -698,6 +919,8 @@ fn options_that_make_no_sense_are_refused_by_name() {
         (Options { request_limit: 0, ..usual() }, "request_limit must be at least 1"),
         (Options { ack_timeout: Duration::MAX, ..usual() }, "ack_timeout must be at most a year"),
         (Options { reply_timeout: SECOND, ..usual() }, "reply_timeout must not be below ack_timeout"),
+        (Options { hedge_after: Some(Duration::ZERO), ..usual() }, "hedge_after must be above zero"),
+        (Options { hedge_after: Some(Duration::MAX), ..usual() }, "hedge_after must be at most a year"),
         (Options { read_nodes: 0, ..usual() }, "read_nodes must be at least 1"),
         (Options { max_windows: Some(0), ..usual() }, "max_windows must be at least 1"),
         (Options { preferred: vec!["a".into(), "a".into()], ..usual() }, "preferred must not name a node twice"),

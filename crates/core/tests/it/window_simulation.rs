@@ -90,6 +90,56 @@ fn whoever_takes_any_answer_gets_the_one_there_is() {
     });
 }
 
+/// Long enough for nodes to be asked last, and to be as good as any again.
+#[test]
+fn promises_hold_over_minutes() {
+    for_each_schedule(200, |seed, trace| {
+        let mut setting = Setting::wild(seed);
+        (setting.caller_every, setting.weather_every) = (ms(2_000), Some(ms(30_000)));
+        setting.nodes_every = setting.nodes_every.map(|_| ms(30_000));
+        let mut world = World::new(setting, seed, trace);
+        world.run_for(ms(300_000));
+        world.end();
+    });
+}
+
+/// Of 3f + 1 nodes f are silent, and requests come one after the other. A request for any answer waits for `hedge_after` once for
+/// each silent node that it finds. A quorum of f + 1 that asks f + 2, as Indy clients do, waits only if it finds two at a
+/// time. So all requests together wait at most f times, or f / 2 times.
+#[test]
+fn silent_nodes_cost_at_most_a_hedge_each_and_nothing_once_they_are_known() {
+    for_each_schedule(300, |seed, trace| {
+        let mut random = Random::new(seed);
+        let faults = 1 + random.below(8);
+        let mut setting = Setting::wild(seed);
+        setting.servers = 3 * faults + 1;
+        (setting.weather_every, setting.nodes_every, setting.stray_every) = (None, None, None);
+        (setting.drops, setting.gives_up, setting.open, setting.answer) = (0.0, 0.0, ms(10), ms(20));
+        (setting.late, setting.options.max_windows) = (setting.late.min(ms(5)), None);
+        let (hedge, response) = (ms(1_000), setting.open + setting.answer + setting.late);
+        let options = &mut setting.options;
+        (options.hedge_after, options.ack_timeout, options.reply_timeout) = (Some(hedge), ms(10_000), ms(100_000));
+        options.read_nodes = 1;
+        let mut world = World::new(setting, seed, trace);
+        let mut silent = 0;
+        while silent < faults {
+            silent += usize::from(world.behave(random.below(3 * faults + 1), Behaviour::Mute) != Behaviour::Mute);
+        }
+        let quorum = Ask { at_once: Some(faults + 2), ..Ask::quorum(faults + 1) };
+        let (ask, most) = if random.chance(0.5) { (quorum, faults / 2) } else { (Ask::any(), faults) };
+        let mut hedges = 0;
+        for tag in 0..30 {
+            let took = world.ask_alone(tag, ask.clone());
+            let waited = u32::from(took > response) * (took.as_millis() / hedge.as_millis()) as u32;
+            assert!(took <= (hedge + ms(5)) * waited + response, "{tag} took {took:?}");
+            hedges += waited as usize;
+            world.run_for(ms(random.below(500) as u64));
+        }
+        assert!(hedges <= most, "{hedges} hedges for {faults} silent nodes");
+        assert_eq!(world.failed(), 0);
+    });
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [1, 2, 3, 4] {

@@ -7,7 +7,11 @@ use carom_core::window::{
     Ask, Counters, Delivery, Goal, Key, Options, Outcome, Refusal, RequestId, SocketId, Told, Verdict, WindowId,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
+
+/// How long a node that did not respond is asked last.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Books {
@@ -23,7 +27,12 @@ pub(super) struct Books {
     /// Who was started in this very step, and which tags windows carried until then.
     started: Vec<(RequestId, WindowId)>,
     carried: BTreeSet<(WindowId, Tag)>,
-    nodes: u64,
+    /// Which set of nodes there is: how many there were before, and where each is.
+    generation: u64,
+    nodes: BTreeSet<SocketAddr>,
+    /// Until when nodes are asked last: as it is after this step, and as the machine has said so far.
+    pub(super) unresponsive: BTreeMap<SocketAddr, Moment>,
+    said: BTreeMap<SocketAddr, Moment>,
     pub(super) closed: bool,
     pub(super) ended: usize,
     pub(super) failed: usize,
@@ -40,8 +49,13 @@ pub(super) struct Inquiry {
     pub(super) since: Moment,
     ack: Duration,
     pub(super) reply: Duration,
+    hedge_after: Option<Duration>,
     pub(super) started: Option<Start>,
     pub(super) asked: Vec<Asked>,
+    /// How many more are to be asked in this very step.
+    pub(super) due: usize,
+    /// Servers that it asks last.
+    pub(super) last: BTreeSet<usize>,
 }
 
 /// What is fixed when a request is started.
@@ -58,9 +72,13 @@ pub(super) struct Start {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) server: usize,
+    node: SocketAddr,
     pub(super) socket: SocketId,
     since: Moment,
     pub(super) deadline: Moment,
+    /// When another one is asked as well unless it has acknowledged the request; and whether that has come to pass.
+    pub(super) hedge: Option<Moment>,
+    overdue: bool,
     /// Whether it has come that far, on this socket and on any.
     sent: bool,
     pub(super) ever_sent: bool,
@@ -78,14 +96,16 @@ pub(super) struct Window {
     generation: u64,
     pub(super) started: usize,
     turns: usize,
-    /// As far as it is known: who is where in the order of those that are not preferred.
-    pub(super) order: BTreeMap<usize, usize>,
+    /// What is known of its order: the server at each place among these servers, and which server comes before which.
+    pub(super) order: BTreeMap<(BTreeSet<usize>, usize), usize>,
+    pub(super) before: BTreeSet<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub(super) window: WindowId,
     pub(super) server: usize,
+    node: SocketAddr,
     /// It has ended by itself in this very step; the machine may have closed it before it heard.
     pub(super) ended: bool,
 }
@@ -158,20 +178,36 @@ impl Inquiry {
         }
     }
 
-    /// Deadlines that have passed, in order, until it is over.
-    fn expire(&mut self, passed: impl Fn(Moment) -> bool) {
-        loop {
-            let due = |asked: &&mut Asked| asked.told.is_none() && passed(asked.deadline);
-            if self.is_over() {
-                return;
-            }
-            let Some(asked) = self.asked.iter_mut().filter(due).min_by_key(|asked| asked.deadline) else { return };
-            let after = asked.deadline - asked.since;
-            asked.told = Some(match (asked.lost, asked.acked) {
-                (true, _) => Told::Ended,
-                (false, true) => Told::NoReply { after },
-                (false, false) => Told::NoAck { after },
+    /// Deadlines and hedges that have passed, in order, until it is over. Whose they were.
+    fn expire(&mut self, passed: impl Fn(Moment) -> bool) -> Vec<SocketAddr> {
+        let mut silent = Vec::new();
+        while !self.is_over() {
+            let waiting = self.asked.iter().enumerate().filter(|(_, asked)| asked.told.is_none());
+            let times = waiting.flat_map(|(place, asked)| {
+                [Some((asked.deadline, false, place)), asked.hedge.map(|hedge| (hedge, true, place))]
             });
+            let Some((_, is_hedge, place)) = times.flatten().filter(|(at, ..)| passed(*at)).min() else { break };
+            let asked = &mut self.asked[place];
+            let after = asked.deadline - asked.since;
+            match (is_hedge, asked.lost, asked.acked) {
+                (true, ..) => (asked.hedge, asked.overdue) = (None, true),
+                (false, true, _) => asked.told = Some(Told::Ended),
+                (false, false, true) => asked.told = Some(Told::NoReply { after }),
+                (false, false, false) => asked.told = Some(Told::NoAck { after }),
+            }
+            silent.push(asked.node);
+            self.pursue();
+        }
+        silent
+    }
+
+    /// Counts the nodes to be asked: together with the best group of equal answers and the nodes that are waited for and not
+    /// overdue, they are as many as at first.
+    fn pursue(&mut self) {
+        let Some(Start { first, .. }) = self.started else { return };
+        let in_time = self.asked.iter().filter(|asked| asked.told.is_none() && !asked.overdue).count();
+        while !self.is_over() && self.unasked() > self.due && self.best() + in_time + self.due < first {
+            self.due += 1;
         }
     }
 
@@ -184,19 +220,58 @@ impl Books {
     pub(super) fn took(&mut self, clock: Moment, id: RequestId, tag: Tag, ask: Ask, options: &Options) {
         let ack = ask.ack_timeout.unwrap_or(options.ack_timeout);
         let reply = ask.reply_timeout.unwrap_or(options.reply_timeout);
-        let inquiry = Inquiry { tag, ask, since: clock, ack, reply, started: None, asked: Vec::new() };
+        let hedge_after = options.hedge_after.filter(|after| *after < ack);
+        let (asked, last) = (Vec::new(), BTreeSet::new());
+        let inquiry = Inquiry { tag, ask, since: clock, ack, reply, hedge_after, started: None, asked, due: 0, last };
         assert!(self.live.insert(id, inquiry).is_none(), "a request's name is its own");
         self.counted.requests += 1;
     }
 
     /// What should have happened before this moment has.
     pub(super) fn expire(&mut self, clock: Moment) {
-        self.live.values_mut().for_each(|inquiry| inquiry.expire(|deadline| deadline < clock));
+        let silent = self.live.values_mut().flat_map(|inquiry| inquiry.expire(|at| at < clock)).collect();
+        self.do_not_respond(clock, silent);
     }
 
     /// And what should happen at this moment.
     pub(super) fn expire_now(&mut self, clock: Moment) {
-        self.live.values_mut().for_each(|inquiry| inquiry.expire(|deadline| deadline <= clock));
+        let silent = self.live.values_mut().flat_map(|inquiry| inquiry.expire(|at| at <= clock)).collect();
+        self.do_not_respond(clock, silent);
+    }
+
+    fn do_not_respond(&mut self, clock: Moment, silent: Vec<SocketAddr>) {
+        let silent = silent.into_iter().filter(|node| self.nodes.contains(node));
+        self.unresponsive.extend(silent.map(|node| (node, clock + REMEMBERED)));
+    }
+
+    fn responds(&mut self, socket: SocketId) {
+        self.unresponsive.remove(&self.sockets[&socket].node);
+    }
+
+    /// A node acknowledges or answers late. False if this tag was not sent on the socket, or was answered.
+    pub(super) fn late(&mut self, socket: SocketId, tag: Tag) -> bool {
+        let owed = self.owed.contains(&(socket, tag));
+        if owed {
+            self.responds(socket);
+        }
+        owed
+    }
+
+    /// The machine says that a node is unresponsive, or responds again.
+    pub(super) fn said(&mut self, clock: Moment, node: &Backend, responds: bool) {
+        let before = match responds {
+            true => self.said.remove(&node.socket_addr()),
+            false => self.said.insert(node.socket_addr(), clock + REMEMBERED),
+        };
+        assert_eq!(before.is_some_and(|until| clock < until), responds, "it was said before");
+    }
+
+    fn promise_the_news_is_true(&mut self, clock: Moment) {
+        let active = |memory: &BTreeMap<SocketAddr, Moment>| -> BTreeSet<SocketAddr> {
+            memory.iter().filter(|(_, until)| clock < **until).map(|(node, _)| *node).collect()
+        };
+        assert_eq!(active(&self.said), active(&self.unresponsive), "unresponsive nodes");
+        self.said.clone_from(&self.unresponsive);
     }
 
     pub(super) fn opened(
@@ -213,16 +288,17 @@ impl Books {
         let fresh = Window {
             created: clock,
             servers: nodes.keys().copied().collect(),
-            generation: self.nodes,
+            generation: self.generation,
             started: 0,
             turns: 0,
             order: BTreeMap::new(),
+            before: BTreeSet::new(),
         };
         self.windows.entry(window).or_insert(fresh);
         let server = number(node);
         let again = self.sockets.values().any(|link| link.window == window && link.server == server && !link.ended);
         assert!(!again, "a window has one socket to a node");
-        self.sockets.insert(socket, Link { window, server, ended: false });
+        self.sockets.insert(socket, Link { window, server, node: node.socket_addr(), ended: false });
     }
 
     pub(super) fn sent(&mut self, clock: Moment, socket: SocketId, id: RequestId, options: &Options) {
@@ -234,7 +310,7 @@ impl Books {
         if is_new {
             self.started.push((id, link.window));
             assert!(clock == window.created || clock < window.created + options.active_for, "the window is over");
-            assert_eq!(window.generation, self.nodes, "the window is for other nodes");
+            assert_eq!(window.generation, self.generation, "the window is for other nodes");
             window.started += 1;
             let named = inquiry.ask.nodes.as_ref().map(|names| names.iter().collect::<BTreeSet<_>>().len());
             let nodes = named.unwrap_or(window.servers.len());
@@ -244,13 +320,24 @@ impl Books {
             };
             inquiry.started = Some(Start { window: link.window, nodes, first, turn: window.turns });
             window.turns += usize::from(first < nodes);
+            if first < nodes {
+                let silent = self.said.iter().filter(|(_, until)| clock < **until);
+                inquiry.last = silent.map(|(node, _)| super::servers::server_at(*node)).collect();
+            }
+            inquiry.pursue();
         }
+        assert!(inquiry.due > 0, "it is sent to too many: {inquiry:?}");
+        inquiry.due -= 1;
         let (since, deadline) = (clock, clock + inquiry.ack);
+        let all_at_once = inquiry.started.is_some_and(|start| start.first == start.nodes);
         let asked = Asked {
             server: link.server,
+            node: link.node,
             socket,
             since,
             deadline,
+            hedge: inquiry.hedge_after.filter(|_| !all_at_once).map(|after| clock + after),
+            overdue: false,
             sent: false,
             ever_sent: false,
             lost: false,
@@ -335,23 +422,27 @@ impl Books {
         let reply = inquiry.reply;
         let asked = inquiry.on(socket).expect("it waits on this socket");
         (asked.acked, asked.deadline) = (true, asked.since + reply);
+        (asked.hedge, asked.overdue) = (None, false);
+        self.responds(socket);
     }
 
     pub(super) fn answered(&mut self, id: RequestId, socket: SocketId, verdict: Verdict) {
         let tag = self.inquiry(id).tag;
         assert!(self.paid(socket, tag), "nobody waits for what was not sent");
-        let asked = self.live.get_mut(&id).and_then(|inquiry| inquiry.on(socket)).expect("it waits on this socket");
-        asked.told = Some(match verdict {
+        self.responds(socket);
+        let inquiry = self.live.get_mut(&id).expect("it waits");
+        inquiry.on(socket).expect("it waits on this socket").told = Some(match verdict {
             Verdict::Counts(key) => Told::Answered(key),
             Verdict::Invalid => Told::Invalid,
         });
+        inquiry.pursue();
     }
 
     /// A socket has ended by itself; who waited on it.
-    pub(super) fn socket_ended(&mut self, socket: SocketId) -> BTreeSet<RequestId> {
+    pub(super) fn socket_ended(&mut self, clock: Moment, socket: SocketId) -> BTreeSet<RequestId> {
         let Some(link) = self.sockets.get_mut(&socket) else { return BTreeSet::new() };
         link.ended = true;
-        let window = link.window;
+        let (window, node) = (link.window, link.node);
         self.never_paid(socket, window);
         let mut waited = BTreeSet::new();
         for (id, inquiry) in self.live.iter_mut().filter(|(_, inquiry)| !inquiry.is_over()) {
@@ -363,6 +454,10 @@ impl Books {
                 }
                 waited.insert(*id);
             }
+            inquiry.pursue();
+        }
+        if !waited.is_empty() {
+            self.do_not_respond(clock, vec![node]);
         }
         waited
     }
@@ -379,14 +474,17 @@ impl Books {
         self.windows.remove(&window);
     }
 
-    pub(super) fn nodes_are(&mut self, changed: bool) {
-        self.nodes += u64::from(changed);
+    pub(super) fn nodes_are(&mut self, nodes: BTreeSet<SocketAddr>) {
+        self.generation += u64::from(nodes != self.nodes);
+        self.unresponsive.retain(|node, _| nodes.contains(node));
+        self.said.clone_from(&self.unresponsive);
+        self.nodes = nodes;
     }
 
     /// Whether a window may still be given requests at this moment, or the driver need not have heard that it may not.
     pub(super) fn is_active(&self, window: WindowId, clock: Moment, options: &Options, late: Duration) -> bool {
         let window = &self.windows[&window];
-        window.generation == self.nodes
+        window.generation == self.generation
             && window.started < options.request_limit
             && clock <= window.created + options.active_for + late
     }
@@ -411,8 +509,9 @@ impl Books {
     }
 
     /// What belonged to one step alone is over.
-    pub(super) fn step_is_over(&mut self) {
+    pub(super) fn step_is_over(&mut self, clock: Moment) {
         self.promise_only_tags_hold_up();
+        self.promise_the_news_is_true(clock);
         self.given_up.clear();
         let ended: Vec<SocketId> = self.sockets.iter().filter(|(_, link)| link.ended).map(|(id, _)| *id).collect();
         for socket in ended {

@@ -26,6 +26,7 @@ use carom_core::window::{Action, Ask, Key, Machine, Refusal, RequestId, SocketId
 use servers::{BEHAVIOURS, backend, name, number};
 use setting::one_of;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// A moment, as time since the world began.
@@ -90,6 +91,7 @@ impl World {
             trace: trace.clone(),
             setting,
         };
+        world.books.nodes_are(world.addresses());
         world.note(|world| format!("{:?}", world.setting));
         for event in [Event::CallerComes, Event::WeatherTurns, Event::NodesChange, Event::Stray] {
             world.recur(event);
@@ -97,8 +99,9 @@ impl World {
         world
     }
 
-    pub(crate) fn behave(&mut self, server: usize, behaviour: Behaviour) {
-        self.behaviour[server] = behaviour;
+    /// From now on a server behaves like this; how it did before.
+    pub(crate) fn behave(&mut self, server: usize, behaviour: Behaviour) -> Behaviour {
+        std::mem::replace(&mut self.behaviour[server], behaviour)
     }
 
     pub(crate) fn keep_the_weather(&mut self) {
@@ -134,6 +137,17 @@ impl World {
             Err(refusal) => assert_eq!(Some(refusal), books::refusal(&ask, &names)),
         }
         self.after_machine();
+    }
+
+    /// Sends a request, and lets time pass until it has ended: how long it takes.
+    pub(crate) fn ask_alone(&mut self, tag: Tag, ask: Ask) -> Duration {
+        self.events.retain(|_, event| !matches!(event, Event::CallerComes));
+        let (since, before) = (self.clock, self.books.ended);
+        self.ask(tag, ask);
+        while self.books.ended == before {
+            assert!(self.step(Duration::MAX), "it never ends");
+        }
+        self.clock - since
     }
 
     pub(crate) fn close(&mut self) {
@@ -210,7 +224,7 @@ impl World {
                 // What is due may still be asked on it, which the books cannot know.
                 self.hear(socket, NOBODYS, None);
                 self.after_machine();
-                let waited = self.books.socket_ended(socket);
+                let waited = self.books.socket_ended(self.clock, socket);
                 let told = self.machine.handle_ended(now, socket);
                 let told: BTreeSet<RequestId> = told.into_iter().map(|at| at.request).collect();
                 assert_eq!(told, waited, "those who waited on it");
@@ -282,7 +296,7 @@ impl World {
             self.nodes.insert(server, 0);
         }
         self.note(|world| format!("  nodes: {:?}", world.nodes));
-        self.books.nodes_are(self.nodes != before);
+        self.books.nodes_are(self.addresses());
         // In any order.
         let mut nodes: Vec<Backend> = self.nodes.iter().map(|(server, address)| backend(*server, *address)).collect();
         let by = self.random.below(nodes.len());
@@ -296,9 +310,18 @@ impl World {
         let now = self.now();
         self.books.expire(self.clock);
         let Some(request) = self.books.awaited(socket, tag) else {
-            if verdict.is_some() && self.books.paid(socket, tag) {
-                // Late: its tag is free again, and somebody may have waited for that.
-                return assert_eq!(self.machine.handle_answer(now, socket, &tag, Verdict::Invalid), None);
+            // Timers that are due may close the socket, which the books cannot know.
+            assert!(!self.machine.handle_ack(now, socket, &NOBODYS));
+            self.after_machine();
+            if self.books.late(socket, tag) {
+                return match verdict {
+                    None => assert!(!self.machine.handle_ack(now, socket, &tag)),
+                    // Its tag is free again; a request in line may have waited for it.
+                    Some(_) => {
+                        assert!(self.books.paid(socket, tag));
+                        assert_eq!(self.machine.handle_answer(now, socket, &tag, Verdict::Invalid), None);
+                    }
+                };
             }
             return self.promise_strays_change_nothing(|machine| match verdict {
                 None => assert!(!machine.handle_ack(now, socket, &tag)),
@@ -358,6 +381,8 @@ impl World {
                 }
                 Action::Close(socket) => self.books.closed(socket),
                 Action::Over(window) => self.books.over(window),
+                Action::Unresponsive(node) => self.books.said(self.clock, &node, false),
+                Action::Responsive(node) => self.books.said(self.clock, &node, true),
             }
         }
         while let Some(delivery) = self.machine.poll_delivery() {
@@ -365,7 +390,7 @@ impl World {
             self.promise_an_end_is_true(&delivery);
             self.books.delivered(&delivery);
         }
-        self.books.step_is_over();
+        self.books.step_is_over(self.clock);
         self.check();
     }
 
@@ -381,6 +406,10 @@ impl World {
             let after = every.mul_f64(self.random.fraction() * 2.0);
             self.at(self.clock + after, event);
         }
+    }
+
+    fn addresses(&self) -> BTreeSet<SocketAddr> {
+        self.nodes.iter().map(|(server, address)| backend(*server, *address).socket_addr()).collect()
     }
 
     fn at(&mut self, at: Moment, event: Event) {

@@ -1,9 +1,10 @@
 //! What must hold, judged by the books after every single event.
 
-use super::{Tag, World, name, number};
+use super::{Moment, Tag, World, name, number};
 use carom_core::backend::Backend;
-use carom_core::window::{Delivery, Goal, Machine, Outcome, RequestId, SocketId, Told};
-use std::collections::BTreeSet;
+use carom_core::window::{Delivery, Machine, Outcome, RequestId, SocketId, Told};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 impl World {
@@ -13,6 +14,7 @@ impl World {
             panic!("{problem}");
         }
         self.promise_requests_end_when_they_can();
+        self.promise_the_unresponsive_are_remembered();
         self.promise_windows_keep_their_limits();
         self.promise_no_socket_lives_without_reason();
         self.promise_requests_wait_only_for_windows();
@@ -22,14 +24,18 @@ impl World {
     /// Nobody goes on who has what it wants or cannot get it, and as many are asked as should be.
     fn promise_requests_end_when_they_can(&self) {
         for (id, inquiry) in &self.books.live {
-            let Some(start) = inquiry.started else { continue };
             assert!(!inquiry.is_over(), "{id:?} should have ended: {inquiry:?}");
-            let asked = match inquiry.ask.goal {
-                Goal::Every => inquiry.unasked() == 0,
-                Goal::Equal(_) => inquiry.unasked() == 0 || inquiry.best() + inquiry.waiting() == start.first,
-            };
-            assert!(asked, "{id:?} asks too few or too many: {inquiry:?}");
+            assert_eq!(inquiry.due, 0, "{id:?} asks too few: {inquiry:?}");
         }
+    }
+
+    /// Unresponsive nodes are remembered for as long as they should be, and never more than there are nodes.
+    fn promise_the_unresponsive_are_remembered(&self) {
+        let unresponsive = self.machine.snapshot().unresponsive;
+        let known: BTreeMap<SocketAddr, Moment> =
+            unresponsive.iter().map(|(node, until)| (node.socket_addr(), *until - self.start)).collect();
+        assert_eq!(known, self.books.unresponsive);
+        assert!(unresponsive.len() <= self.nodes.len());
     }
 
     fn promise_windows_keep_their_limits(&self) {
@@ -62,7 +68,7 @@ impl World {
     }
 
     /// Preferred nodes first, always in the order they were given, then the others in the order of the window; there each
-    /// request that does not ask all begins one further; nobody twice.
+    /// request that does not ask all begins one further; then the unresponsive nodes, in the same order; no node twice.
     pub(super) fn promise_a_request_is_sent_in_order(&mut self, socket: SocketId, id: RequestId) {
         let inquiry = self.books.inquiry(id).clone();
         let (asked, start) = (&inquiry.asked, inquiry.started.expect("it was sent"));
@@ -73,24 +79,26 @@ impl World {
         let position = |server: usize| self.setting.options.preferred.iter().position(|n| **n == *name(server));
         let mut preferred: Vec<usize> = window.servers.iter().copied().filter(|s| position(*s).is_some()).collect();
         preferred.sort_by_key(|server| position(*server));
-        let is_preferred = preferred.contains(&last.server);
-        if is_preferred {
-            assert!(before.iter().all(|asked| preferred.contains(&asked.server)), "preferred nodes are asked first");
+        let named =
+            |server: &usize| inquiry.ask.nodes.as_ref().is_none_or(|names| names.contains(&name(*server).into()));
+        let mut at = before.len();
+        for is_last in [false, true] {
+            let asked = |server: &usize| named(server) && inquiry.last.contains(server) == is_last;
+            let (preferred, others): (Vec<usize>, Vec<usize>) = (
+                preferred.iter().copied().filter(asked).collect(),
+                window.servers.iter().copied().filter(|s| position(*s).is_none() && asked(s)).collect(),
+            );
+            if at < preferred.len() {
+                return assert_eq!(last.server, preferred[at], "in the order they were given");
+            }
+            at -= preferred.len();
+            if at < others.len() {
+                let place = (start.turn + at) % others.len();
+                return window.promise_an_order(others.into_iter().collect(), place, last.server);
+            }
+            at -= others.len();
         }
-        if inquiry.ask.nodes.is_some() {
-            return;
-        }
-        let at = before.len();
-        if at < preferred.len() {
-            assert_eq!(last.server, preferred[at], "in the order they were given");
-        } else {
-            let others = window.servers.len() - preferred.len();
-            let place = (start.turn + at - preferred.len()) % others;
-            let known = *window.order.entry(place).or_insert(last.server);
-            assert_eq!(known, last.server, "in the order of the window");
-            let twice = window.order.iter().any(|(at, server)| *at != place && *server == last.server);
-            assert!(!twice, "a node has two places in the order of the window");
-        }
+        panic!("it asks more nodes than it may");
     }
 
     /// A request ends once, by its deadlines, as its answers say, and tells who answered what.
@@ -156,7 +164,8 @@ impl World {
     pub(crate) fn promise_no_deadline_is_long_past(&self, by: Duration) {
         for (id, inquiry) in &self.books.live {
             let in_line = inquiry.started.is_none().then_some(inquiry.since + inquiry.reply);
-            let asked = inquiry.asked.iter().filter(|asked| asked.told.is_none()).map(|asked| asked.deadline);
+            let asked = inquiry.asked.iter().filter(|asked| asked.told.is_none());
+            let asked = asked.map(|asked| asked.hedge.map_or(asked.deadline, |hedge| hedge.min(asked.deadline)));
             let earliest = asked.chain(in_line).min().expect("it waits for something");
             assert!(earliest + by >= self.clock, "{id:?} should have ended {:?} ago", self.clock - earliest);
         }
@@ -168,5 +177,19 @@ impl World {
         assert!(self.books.sockets.is_empty(), "{:?}", self.books.sockets);
         assert!(self.books.windows.is_empty(), "{:?}", self.books.windows);
         assert_eq!((self.machine.footprint(), self.machine.next_timeout()), (0, None));
+    }
+}
+
+impl super::books::Window {
+    /// This server has this place among these: always, and nothing else is known that contradicts it.
+    fn promise_an_order(&mut self, of: BTreeSet<usize>, place: usize, server: usize) {
+        assert!(of.contains(&server), "{server} is asked too early or too late: it is the turn of {of:?}");
+        let known = *self.order.entry((of.clone(), place)).or_insert(server);
+        assert_eq!(known, server, "in the order of the window");
+        for ((_, at), other) in self.order.iter().filter(|((among, at), _)| *among == of && *at != place) {
+            let (one, two) = if *at < place { (*other, server) } else { (server, *other) };
+            assert!(one != two && !self.before.contains(&(two, one)), "the window has no order");
+            self.before.insert((one, two));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Event, Tag, World, ms};
 use carom_core::backend::Backend;
 use carom_core::window::{Key, SocketId, Verdict};
+use std::net::SocketAddr;
 
 /// How a node treats requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,5 +69,9 @@ pub(super) fn name(server: usize) -> String {
 }
 
 pub(super) fn number(backend: &Backend) -> usize {
-    usize::from(backend.port()) - 1
+    server_at(backend.socket_addr())
+}
+
+pub(super) fn server_at(address: SocketAddr) -> usize {
+    usize::from(address.port()) - 1
 }

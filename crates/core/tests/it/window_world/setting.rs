@@ -45,6 +45,7 @@ impl Setting {
             request_limit: one_of(random, &[1, 2, 5, 50]),
             ack_timeout,
             reply_timeout: ack_timeout * one_of(random, &[1, 3, 10]),
+            hedge_after: one_of(random, &[None, Some(ms(1)), Some(ms(40)), Some(ack_timeout / 3), Some(ack_timeout)]),
             read_nodes: 1 + random.below(3),
             preferred: preferred.map(Into::into).collect(),
             max_windows: random.chance(0.4).then(|| 1 + random.below(4)),
