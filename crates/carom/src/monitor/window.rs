@@ -12,6 +12,9 @@ pub struct Window {
     pub options: WindowOptions,
     /// The nodes there are, by name.
     pub nodes: Vec<String>,
+    /// Of these, those that did not respond lately: they are asked last.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub unresponsive: Vec<String>,
     /// Requests under way.
     pub asking: usize,
     /// Requests that wait for a window.

@@ -29,10 +29,12 @@ impl<T: Transport> Observe for Shared<T> {
         let cause = failure.as_deref().map(text_of);
         drop_quietly(&self.name, failure);
         let now = clock::now();
+        let unresponsive = snapshot.unresponsive.iter().filter(|(_, until)| now < *until);
         let window = monitor::Window {
             state: state(snapshot.latest),
             options,
             nodes: snapshot.nodes.iter().map(|node| node.name().to_owned()).collect(),
+            unresponsive: unresponsive.map(|(node, _)| node.name().to_owned()).collect(),
             asking: snapshot.asking,
             in_line: snapshot.in_line,
             windows: snapshot.windows.into_iter().map(|window| show(window, now)).collect(),

@@ -91,6 +91,26 @@ async fn one_that_nobody_answers_has_failed_until_somebody_does_and_again_when_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_does_not_respond_is_listed_until_it_does_or_a_minute_has_passed() {
+    let (nodes, monitor) = (Nodes::new(), Monitor::new());
+    let requester = requester(&nodes, &monitor);
+    for (number, forgotten) in [(0, true), (10, false)] {
+        (1..=3).for_each(|node| nodes.treat(node, Treats::Mute));
+        requester.all(Question(number)).await.unwrap();
+        assert_eq!(seen(&monitor, &requester).unresponsive, ["node-1", "node-2", "node-3"]);
+        let answered = requester.any(Question(number + 1), |_| true).await.unwrap();
+        assert_eq!(&*answered.node, "node-4");
+        if forgotten {
+            sleep(61 * SECOND).await;
+        } else {
+            (1..=3).for_each(|node| nodes.treat(node, Treats::Answers("yes", Duration::ZERO)));
+            requester.all(Question(number + 2)).await.unwrap();
+        }
+        assert_eq!(seen(&monitor, &requester).unresponsive, [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_gave_up_is_counted_as_neither() {
     let (nodes, monitor) = (Nodes::new(), Monitor::new());
     let requester = requester(&nodes, &monitor);

@@ -129,6 +129,7 @@ fn one_of_each() -> Vec<Object> {
             state,
             options: WindowOptions::default(),
             nodes: Vec::new(),
+            unresponsive: Vec::new(),
             asking: 0,
             in_line: 0,
             windows: Vec::new(),

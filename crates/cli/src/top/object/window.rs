@@ -18,6 +18,7 @@ impl Show for Window {
         let mut facts = Vec::new();
         if_any(&mut facts, Tone::Warn, self.in_line, "in line");
         plural(&mut facts, Tone::Plain, self.nodes.len(), "node");
+        if_any(&mut facts, Tone::Warn, self.unresponsive.len(), "unresponsive");
         plural(&mut facts, Tone::Plain, self.windows.len(), "window");
         if_any(&mut facts, Tone::Busy, self.asking, "asking");
         facts
