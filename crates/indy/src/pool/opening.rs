@@ -73,6 +73,12 @@ impl Opening {
         self.windows(|windows| windows.reply_timeout(reply_timeout))
     }
 
+    /// How long after a node was asked a read asks one more, if the first has not acknowledged it; see [`Builder::hedge_after`].
+    /// Default 1 s; `None` turns it off. Writes ask all nodes at once.
+    pub fn hedge_after(self, hedge_after: impl Into<Option<Duration>>) -> Opening {
+        self.windows(|windows| windows.hedge_after(hedge_after))
+    }
+
     /// How many nodes are asked at once for a [single read](Self::single_reads); see [`Builder::read_nodes`]. Default 1.
     pub fn read_nodes(self, read_nodes: usize) -> Opening {
         self.windows(|windows| windows.read_nodes(read_nodes))

@@ -27,6 +27,9 @@ impl Pool {
     /// Of reads, two nodes more than may lie are asked, and one more has to give the same answer; of writes, all are asked;
     /// GET_VALIDATOR_INFO and POOL_RESTART are for each node to answer. Which it is, the type of its operation says.
     ///
+    /// A read asks one more node for each that has not acknowledged it within [`hedge_after`](crate::Opening::hedge_after). A node
+    /// that does not respond is asked last by the reads of a minute, or until it responds.
+    ///
     /// A node that acknowledges a request has the `reply_timeout` to answer, of all kinds of requests: who asks each node may wait
     /// that long for one that only acknowledges.
     ///

@@ -61,6 +61,26 @@ async fn a_single_read_opens_one_socket() {
 }
 
 #[tokio::test]
+async fn silent_nodes_are_asked_by_one_read_and_by_no_later_one_until_they_respond() {
+    // Two may fail of seven. The timeout is longer than anything here waits for.
+    for single in [false, true] {
+        let nodes = indy::Pool::start(7).await.unwrap();
+        let opening = Pool::open(nodes.genesis()).preferred(["Node1", "Node2"]).single_reads(single);
+        let pool = soon(opening.ack_timeout(ms(60_000)).into_future()).await.unwrap();
+        (0..2).for_each(|node| nodes.conduct(node, Conduct::Mute));
+        let asked = || [0, 1].map(|node| nodes.heard(node).iter().filter(|asked| asked["reqId"].is_u64()).count());
+        for number in 1..=12 {
+            agreed(soon(pool.submit(&read(number, 1))).await.unwrap());
+        }
+        assert_eq!(asked(), [1, 1], "by the first read");
+        nodes.conduct_all(Conduct::Honest);
+        let Reply::Each(_) = soon(pool.submit(&information(13))).await.unwrap() else { panic!("each for itself") };
+        agreed(soon(pool.submit(&read(14, 1))).await.unwrap());
+        assert_eq!(asked()[0], 3, "it is asked first again");
+    }
+}
+
+#[tokio::test]
 async fn one_liar_is_outvoted() {
     let nodes = indy::Pool::start(4).await.unwrap();
     let pool = opened(&nodes).await;
