@@ -160,6 +160,19 @@ struct Failure {
     number: u64,
 }
 
+impl Failure {
+    fn cause(&self) -> Cause {
+        let (backend, error) = (Arc::clone(&self.backend), Arc::clone(&self.error));
+        match self.failing {
+            Failing::Connect => Cause::Connect { backend, error },
+            Failing::Check => Cause::Check { backend, error },
+            Failing::HealthCheck => Cause::HealthCheck { backend, error },
+            Failing::Recycle => Cause::Recycle { backend, error },
+            Failing::Use => Cause::Use { backend, error },
+        }
+    }
+}
+
 /// What was replaced; to be dropped outside the lock.
 #[must_use = "to be dropped when the lock has been let go"]
 pub(crate) struct Outdated(Vec<Reason>);
@@ -198,6 +211,11 @@ impl Causes {
     pub(crate) fn of(&self, backend: &Backend) -> Option<Cause> {
         let Failure { backend, error, .. } = self.backends.get(backend)?;
         Some(Cause::Connect { backend: Arc::clone(backend), error: Arc::clone(error) })
+    }
+
+    /// Why a backend failed last, if it has not worked since.
+    pub(crate) fn cause(&self, backend: &Backend) -> Option<Cause> {
+        self.backends.get(backend).map(Failure::cause)
     }
 
     /// A copy, to be looked through when the lock has been let go. Linear in those that fail.
@@ -254,16 +272,7 @@ impl Told {
 
 fn latest<'a>(failures: impl Iterator<Item = &'a Failure>, resolver: Option<&Reason>) -> Option<Cause> {
     match (failures.max_by_key(|failure| failure.number), resolver) {
-        (Some(Failure { backend, failing, error, .. }), _) => {
-            let (backend, error) = (Arc::clone(backend), Arc::clone(error));
-            Some(match failing {
-                Failing::Connect => Cause::Connect { backend, error },
-                Failing::Check => Cause::Check { backend, error },
-                Failing::HealthCheck => Cause::HealthCheck { backend, error },
-                Failing::Recycle => Cause::Recycle { backend, error },
-                Failing::Use => Cause::Use { backend, error },
-            })
-        }
+        (Some(failure), _) => Some(failure.cause()),
         (None, Some(error)) => Some(Cause::Resolve { error: Arc::clone(error) }),
         (None, None) => None,
     }

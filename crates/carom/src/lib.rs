@@ -96,6 +96,7 @@ mod meter;
 pub mod monitor;
 pub mod pool;
 mod quiet;
+mod ready;
 pub mod resolver;
 mod seed;
 pub mod set;
@@ -129,6 +130,7 @@ pub use feed::Feed;
 pub use health_check::HealthCheck;
 pub use monitor::Monitor;
 pub use pool::{Claim, ClaimError, ClaimOptions, Pool};
+pub use ready::{ReadyError, Unready};
 pub use resolver::Resolve;
 pub use set::{Lease, LeaseError, Set, Share};
 #[cfg(feature = "window")]

@@ -95,6 +95,7 @@ pub use upgraded::Upgraded;
 
 use crate::monitor::Monitor;
 use crate::pool::Drained;
+use crate::ready::ReadyError;
 use http::{Request, Response, Uri};
 use http_body::Body as HttpBody;
 use making::Maker;
@@ -193,6 +194,27 @@ impl Agent {
         })?;
         origin.find_out_ahead(&self.owner.runtime);
         Ok(origin)
+    }
+
+    /// Waits until `n` backends of an origin have a working connection, for example before a server accepts requests. The origin
+    /// is made if it is not known. Over HTTP/1 see [`Pool::ready`](crate::Pool::ready), over HTTP/2
+    /// [`Set::ready`](crate::Set::ready), with this agent's [`spares`](Builder::spares) and [`maximum`](Builder::maximum). Which
+    /// of them is spoken is found out first.
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// As there; and [`ReadyError::Origin`] when there is no such origin.
+    pub async fn ready<U>(&self, origin: U, n: usize, within: Duration) -> Result<(), ReadyError>
+    where
+        U: TryInto<Uri>,
+        U::Error: Into<http::Error>,
+    {
+        let origin = parse(origin).and_then(|uri| self.origin(&uri)).map_err(|error| match error.step() {
+            Step::Closed => ReadyError::Closed { name: "agent".into() },
+            _ => ReadyError::Origin { error: Arc::new(error) },
+        })?;
+        origin.ready(n, within).await
     }
 
     /// The origin that a URI names, if it is known.

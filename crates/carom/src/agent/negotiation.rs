@@ -12,21 +12,26 @@
 //! that backend it is.
 
 use super::dial::{Dialer, Offer, Spoken};
-use super::error::Error;
+use super::error::{self, Error};
 use super::making::{Maker, OriginError};
 use super::probing::{Probe, probe};
-use super::routes::{Route, http1_pool, state_of};
+use super::routes::{FOREVER, Route, http1_pool, state_of};
 use super::served::Protocol;
 use crate::building::BuildError;
 use crate::monitor::Id;
 use crate::pool::{self, Drained, State};
+use crate::ready::ReadyError;
 use crate::set::{self, Lease, LeaseError, LeaseOptions, Set};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 
 /// How often a request looks for a way that others forget while it waits.
 pub(super) const LOOKS: u32 = 4;
+
+/// How often an origin without backends is looked at that does not wait for one.
+const NEXT_LOOK: Duration = Duration::from_millis(100);
 
 /// The ways to an origin.
 pub(super) struct Routes {
@@ -111,6 +116,54 @@ impl Routes {
                     (Step::Ask(..), LeaseError::Closed { .. }) if looks < LOOKS => looks += 1,
                     (Step::Ask(..), error) => return Err(error.into()),
                 },
+            }
+        }
+    }
+
+    /// Waits until `n` backends are ready on the way to go, which is asked for if it is not known.
+    ///
+    /// Cancel safe: others go on asking.
+    pub(super) async fn ready(&self, n: usize, within: Duration) -> Result<(), ReadyError> {
+        let (name, deadline) = (|| Arc::clone(&self.name), Instant::now() + within.min(FOREVER));
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let mut looks = 1;
+        loop {
+            let (result, asks) = match self.next() {
+                Ok(Step::Go(found)) => (found.route.ready(n, left()).await, false),
+                // One is enough to find out; the others are connected to by what is made then.
+                Ok(Step::Ask(probe, _)) => (probe.ready(1, left()).await, true),
+                Err(error) if error.step() == error::Step::Closed => return Err(ReadyError::Closed { name: name() }),
+                Err(error) if error.step() != error::Step::Resolve => {
+                    return Err(ReadyError::Origin { error: Arc::new(error) });
+                }
+                Err(_) if left().is_zero() => {
+                    let (unready, cause) = (Vec::new(), None);
+                    let name = name();
+                    return Err(ReadyError::TimedOut { name, waited: within, ready: 0, wanted: 1, unready, cause });
+                }
+                Err(_) => {
+                    sleep(NEXT_LOOK.min(left())).await;
+                    continue;
+                }
+            };
+            match result {
+                Ok(()) if asks => match self.find(false, left()).await {
+                    Err(error) if error.step() == error::Step::Request => {
+                        return Err(ReadyError::Origin { error: Arc::new(error) });
+                    }
+                    Ok(_) | Err(_) => {}
+                },
+                // Somebody else has found out, or forgotten, what is spoken.
+                Err(ReadyError::Closed { .. }) if looks < LOOKS => {
+                    looks += 1;
+                    yield_now().await;
+                }
+                // What took its time was finding out.
+                Err(ReadyError::TimedOut { name, ready, unready, cause, .. }) => {
+                    let wanted = n.min((ready + unready.len()).max(1));
+                    return Err(ReadyError::TimedOut { name, waited: within, ready, wanted, unready, cause });
+                }
+                result => return result,
             }
         }
     }

@@ -10,6 +10,7 @@ use super::served::Protocol;
 use super::stalls::Stalls;
 use crate::monitor::Id;
 use crate::pool::{self, Drained, State};
+use crate::ready::ReadyError;
 use crate::resolver::{Resolver, ResolverState};
 use crate::{Backend, clock, set};
 use http::header::HeaderValue;
@@ -145,6 +146,20 @@ impl Origin {
             pool,
             set,
         }
+    }
+
+    /// Waits until `n` of its backends have a working connection; see [`Agent::ready`](super::Agent::ready).
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// [`ReadyError`] says how many were ready.
+    pub async fn ready(&self, n: usize, within: Duration) -> Result<(), ReadyError> {
+        if n == 0 {
+            return Ok(());
+        }
+        self.shared.note_use(clock::now());
+        self.shared.routes.ready(n, within).await
     }
 
     /// Finds out which HTTP is spoken before anybody asks for anything, so that connections are open by then.

@@ -10,6 +10,7 @@ use super::stalls::Pulse;
 use crate::building::BuildError;
 use crate::monitor::Id;
 use crate::pool::{Drained, Phase, Pool, State};
+use crate::ready::ReadyError;
 use crate::set::{self, Set};
 use crate::{Backend, Claim};
 use http::header::HeaderValue;
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 
 /// How long what is under way may go on when its server is not known any more: as over HTTP/1, until its end. A set wants to
 /// be told some time.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+pub(super) const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Over what requests go.
 #[derive(Clone)]
@@ -64,6 +65,13 @@ impl Route {
         match self {
             Route::Http1(pool) => pool.id(),
             Route::Http2(set) => set.id(),
+        }
+    }
+
+    pub(super) async fn ready(&self, n: usize, within: Duration) -> Result<(), ReadyError> {
+        match self {
+            Route::Http1(pool) => pool.ready(n, within).await,
+            Route::Http2(set) => set.ready(n, within).await,
         }
     }
 

@@ -108,6 +108,7 @@ impl<C: Connect> Driver<C> {
     pub(crate) async fn run(mut self) {
         loop {
             let wake_at = self.turn();
+            self.shared.turned.notify_waiters();
             if self.published == State::Stopped {
                 return;
             }

@@ -51,6 +51,7 @@ use crate::cause::Cause;
 use crate::clock;
 use crate::connect::Connect;
 use crate::monitor::Id;
+use crate::ready::{ReadyError, until_ready};
 use carom_core::backend::Backend;
 use carom_core::options::OptionsError;
 use shared::Shared;
@@ -165,6 +166,44 @@ impl<C: Connect> Pool<C> {
                 return Ok(claim);
             }
         }
+    }
+
+    /// Waits until `n` backends have a working connection, for example before a server accepts requests. A backend is ready when a
+    /// connect has succeeded, none has failed since or a connection still works, and it is neither ejected nor unhealthy.
+    ///
+    /// Connects to as many backends as that takes, whatever [`spares`](Builder::spares) says, within
+    /// [`maximum`](Builder::maximum). Without room, idle connections are closed for backends that have not been tried. As far as
+    /// there is room, backends that failed are tried again for as long as it waits. Connections beyond `spares` idle out afterwards.
+    ///
+    /// `n` is capped by the number of backends that the resolver knows, once it has answered; where it knows none, one is waited
+    /// for. `ready(0, _)` succeeds at once. No claim waits behind it.
+    ///
+    /// ```
+    /// # use carom::{Backend, Pool, connect_fn};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let connector = connect_fn(|backend: Backend| async move {
+    /// #     if backend.port() == 81 { return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
+    /// #     Ok(backend)
+    /// # });
+    /// let nodes: Vec<std::net::SocketAddr> = vec!["10.0.0.1:80".parse()?, "10.0.0.2:81".parse()?];
+    /// let pool = Pool::builder(connector).name("orders").backends(nodes).build()?;
+    ///
+    /// pool.ready(1, Duration::from_secs(10)).await?; // one backend is enough to serve
+    /// let error = pool.ready(2, Duration::from_millis(50)).await.unwrap_err();
+    /// println!("{error}"); // timed out after 50ms: 1 of 2 backends of `orders` ready; last connect error: 10.0.0.2:81: …
+    /// # assert!(error.to_string().ends_with("connection refused"), "{error}");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Cancel safe: dropping the future gives up the connects that only it waits for.
+    ///
+    /// # Errors
+    /// After `within`, [`ReadyError::TimedOut`] says how many backends were ready and why the others were not;
+    /// [`ReadyError::Closed`] at once when the pool is closed.
+    pub async fn ready(&self, n: usize, within: Duration) -> Result<(), ReadyError> {
+        until_ready(&*self.owner.shared, &self.owner.runtime, n, within).await
     }
 
     /// What its connections are made with.

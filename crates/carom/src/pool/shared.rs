@@ -4,14 +4,15 @@
 //! are woken after.
 
 use super::table::{Held, Table};
-use crate::cause::Chain;
+use crate::cause::{Cause, Chain};
 use crate::clock;
 use crate::connect::Connect;
 use crate::monitor::Id;
 use crate::quiet::{drop_quietly, text_of};
+use crate::ready::{Readies, Unready};
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
-use carom_core::pool::{Lent, Machine, Returned, State};
+use carom_core::pool::{Lent, Machine, Readiness, Returned, State};
 use carom_core::slot::SlotRef;
 use std::error::Error;
 use std::panic::Location;
@@ -30,6 +31,8 @@ pub(crate) struct Shared<C: Connect> {
     state: Mutex<Table<C>>,
     /// Wakes the driver.
     pub(crate) wake: Notify,
+    /// Notified after each turn of the driver.
+    pub(super) turned: Notify,
     pub(crate) lifecycle: watch::Sender<State>,
     /// A hint, outside the lock, that somebody waits.
     crowded: AtomicBool,
@@ -63,6 +66,7 @@ impl<C: Connect> Shared<C> {
             resolver,
             state: Mutex::new(Table::new(machine)),
             wake: Notify::new(),
+            turned: Notify::new(),
             lifecycle,
             crowded: AtomicBool::new(false),
         }
@@ -164,6 +168,7 @@ impl<C: Connect> Shared<C> {
             drop_quietly(&self.name, held);
         }
         self.lifecycle.send_replace(State::Stopped);
+        self.turned.notify_waiters();
     }
 
     /// Who holds this slot's connection, if it is still lent; it is counted as overdue.
@@ -185,5 +190,38 @@ impl<C: Connect> Shared<C> {
             };
             table.machine.lent().filter_map(describe).collect()
         })
+    }
+}
+
+impl<C: Connect> Readies for Shared<C> {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn turned(&self) -> &Notify {
+        &self.turned
+    }
+
+    fn expect_ready(&self, n: usize) {
+        self.step(|table| table.machine.expect_ready(n));
+    }
+
+    fn forget_ready(&self, n: usize) {
+        self.step(|table| table.machine.forget_ready(n));
+    }
+
+    fn readiness(&self) -> Option<Readiness> {
+        let machine = &self.lock().machine;
+        match machine.state() {
+            State::Starting | State::Running | State::Failed => Some(machine.readiness()),
+            _ => None,
+        }
+    }
+
+    fn unready(&self) -> (Vec<Unready>, Option<Cause>) {
+        let table = self.lock();
+        let unready = table.machine.unready().into_iter();
+        let unready = unready.map(|(backend, state)| Unready { cause: table.causes.cause(&backend), backend, state });
+        (unready.collect(), table.causes.latest())
     }
 }

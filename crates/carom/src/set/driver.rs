@@ -62,6 +62,7 @@ impl<S: Share> Driver<S> {
     pub(super) async fn run(mut self) {
         loop {
             let wake_at = self.turn();
+            self.shared.turned.notify_waiters();
             if self.published == State::Stopped {
                 return;
             }
@@ -304,5 +305,6 @@ impl<S: Share> Drop for Driver<S> {
         }
         self.shared.lifecycle.send_replace(State::Stopped);
         self.shared.turnover.send_modify(|count| *count += 1);
+        self.shared.turned.notify_waiters();
     }
 }

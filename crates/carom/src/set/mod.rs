@@ -61,11 +61,12 @@ use crate::cause::Cause;
 use crate::clock;
 use crate::connect::Connect;
 use crate::monitor::Id;
+use crate::ready::{ReadyError, until_ready};
 use carom_core::backend::Backend;
 use shared::Shared;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -125,6 +126,26 @@ impl<S: Share> Set<S> {
     /// A lease with options of its own. See [`Set::lease`].
     pub fn lease_with(&self, options: LeaseOptions) -> Leasing<'_, S> {
         Leasing::new(&self.owner.shared, options)
+    }
+
+    /// Waits until `n` backends have a working connection, for example before a server accepts requests. A backend is ready when a
+    /// connect has succeeded, none has failed since or a connection still works, and it is neither ejected nor unhealthy.
+    ///
+    /// Connects to as many backends as that takes, beside those that an [`eager`](Builder::eager) set keeps connected; dead ones
+    /// are tried for as long as it waits. Connections that are not leased are released after [`max_idle`](Builder::max_idle), and
+    /// at once where an eager set has its [`maximum`](Builder::maximum) already or with
+    /// [`per_backend(0)`](Builder::per_backend).
+    ///
+    /// `n` is capped by the number of backends that the resolver knows, once it has answered; where it knows none, one is waited
+    /// for. `ready(0, _)` succeeds at once. See [`Pool::ready`](crate::Pool::ready) for an example.
+    ///
+    /// Cancel safe: dropping the future gives up the connects that only it waits for.
+    ///
+    /// # Errors
+    /// After `within`, [`ReadyError::TimedOut`] says how many backends were ready and why the others were not;
+    /// [`ReadyError::Closed`] at once when the set is closed.
+    pub async fn ready(&self, n: usize, within: Duration) -> Result<(), ReadyError> {
+        until_ready(&*self.owner.shared, &self.owner.runtime, n, within).await
     }
 
     /// The name shown in errors, logs and snapshots.

@@ -3,14 +3,15 @@
 //! One lock around all of it, held for short steps; whoever is served by a step is woken after it.
 
 use super::Share;
-use crate::cause::Causes;
+use crate::cause::{Cause, Causes};
 use crate::clock;
 use crate::monitor::Id;
 use crate::quiet::drop_quietly;
+use crate::ready::{Readies, Unready};
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
 use carom_core::idle::Idleness;
-use carom_core::set::{Action, ConnectionId, Delivery, Glance, Machine, Refusal, State, WaiterId};
+use carom_core::set::{Action, ConnectionId, Delivery, Glance, Machine, Readiness, Refusal, State, WaiterId};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -27,6 +28,8 @@ pub(crate) struct Shared<S: Share> {
     state: Mutex<Table<S>>,
     /// Wakes the driver.
     pub(crate) wake: Notify,
+    /// Notified after each turn of the driver.
+    pub(super) turned: Notify,
     pub(crate) lifecycle: watch::Sender<State>,
     /// Counts the times that connections came or went.
     pub(crate) turnover: watch::Sender<u64>,
@@ -125,6 +128,7 @@ impl<S: Share> Shared<S> {
             resolver,
             state: Mutex::new(table),
             wake: Notify::new(),
+            turned: Notify::new(),
             lifecycle,
             turnover: watch::Sender::new(0),
         }
@@ -330,5 +334,38 @@ impl<S: Share> Table<S> {
             leases: glance.leases,
             roles,
         }
+    }
+}
+
+impl<S: Share> Readies for Shared<S> {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn turned(&self) -> &Notify {
+        &self.turned
+    }
+
+    fn expect_ready(&self, n: usize) {
+        self.step(|table| table.machine.expect_ready(clock::now(), n));
+    }
+
+    fn forget_ready(&self, n: usize) {
+        self.step(|table| table.machine.forget_ready(clock::now(), n));
+    }
+
+    fn readiness(&self) -> Option<Readiness> {
+        let machine = &self.lock().machine;
+        match machine.state() {
+            State::Starting | State::Running | State::Failed => Some(machine.readiness()),
+            State::Stopping | State::Stopped => None,
+        }
+    }
+
+    fn unready(&self) -> (Vec<Unready>, Option<Cause>) {
+        let table = self.lock();
+        let unready = table.machine.unready().into_iter();
+        let unready = unready.map(|(backend, state)| Unready { cause: table.causes.cause(&backend), backend, state });
+        (unready.collect(), table.cause(None))
     }
 }

@@ -57,6 +57,7 @@ mod pool_overload;
 mod pool_recorder;
 mod pool_suspects;
 mod raw_http2;
+mod ready;
 mod resolver_handle;
 mod resolver_remembered;
 mod set_allocation;

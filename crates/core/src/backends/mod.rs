@@ -7,11 +7,14 @@
 mod checks;
 mod health;
 mod outage;
+mod ready;
 pub mod stall;
 
 pub use checks::CheckId;
 pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};
 pub(crate) use outage::{Outage, RUNNING};
+pub(crate) use ready::Missing;
+pub use ready::Readiness;
 
 use crate::backend::{Backend, BackendState};
 use crate::ejection::Ejection;
@@ -206,6 +209,8 @@ pub(crate) struct Backends<T> {
     /// So few backends are healthy that those that are ejected or unhealthy are used as well.
     panic: bool,
     check_timers: Timers<CheckId>,
+    /// Callers that wait until backends are ready.
+    expected: ready::Expected,
     news: Untold,
 }
 
@@ -221,6 +226,7 @@ impl<T> Default for Backends<T> {
             tally: Tally::default(),
             panic: false,
             check_timers: Timers::new(),
+            expected: ready::Expected::default(),
             news: Untold::default(),
         }
     }

@@ -180,7 +180,8 @@ impl Machine {
         let rest = before.rest().filter(|rest| working < rest.most);
         // With the first connection its tier may serve.
         let is_first = self.has_tiers && working == 0;
-        if before.doubt() != Some(Doubt::None) || rest != before.rest() || is_first {
+        let is_expected = self.backends.expects_ready();
+        if before.doubt() != Some(Doubt::None) || rest != before.rest() || is_first || is_expected {
             self.plan_soon();
         }
         self.backends.set_health(index, Health::Proven { doubt: Doubt::None, rest });

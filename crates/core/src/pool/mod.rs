@@ -21,6 +21,7 @@ mod observation;
 mod options;
 mod outage;
 mod outliers;
+mod ready;
 mod resting;
 mod sizing;
 mod slots;
@@ -31,7 +32,7 @@ mod tiers;
 mod told;
 mod warm;
 
-pub use crate::backends::{BackendId, CheckId};
+pub use crate::backends::{BackendId, CheckId, Readiness};
 pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
 pub use snapshot::{BackendSnapshot, Lent, Snapshot};

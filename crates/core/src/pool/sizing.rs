@@ -92,6 +92,7 @@ impl Machine {
         let have: Vec<Have> = order.iter().map(|&index| self.have(index, serving)).collect();
         let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
         self.arrange_tiers(&order, &have, &plan.want, serving);
+        self.connect_until_ready(now, &order, &mut plan.want);
         self.watch_the_dead(&order, serving, &mut plan.want);
         self.try_beside_hanging(now, &order, &mut plan.want);
         if let Some(serving) = serving {

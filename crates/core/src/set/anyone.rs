@@ -38,6 +38,7 @@ impl Machine {
         } else {
             self.dial_for_any(now);
         }
+        self.dial_until_ready(now);
     }
 
     /// With a connection for each lease there is nothing to share: each gets a place at the backend that seems best.

@@ -60,6 +60,7 @@ impl Machine {
             }
             self.abort_unneeded(now);
         }
+        self.shut_beyond_maximum(now, id);
         self.serve_any(now);
         self.start_looking(now);
         self.give_turns(now, backend);

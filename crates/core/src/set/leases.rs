@@ -298,8 +298,9 @@ impl Machine {
     /// Without giving its turn to another, for when more may be ended.
     pub(super) fn abort_dial(&mut self, backend: u32, place: u32) {
         let serves_any = !self.any.is_empty() && self.backends.get(backend).known && !self.is_out(backend);
+        let is_expected = self.expected.contains(&backend);
         let record = self.record(backend);
-        let is_kept = record.wanted && place == 0;
+        let is_kept = is_expected || record.wanted && place == 0;
         let found = &mut record.places[place as usize];
         let wanted = is_kept || serves_any || !found.waiters.is_empty();
         if found.connection.is_none() && found.is_taken() && !wanted {

@@ -62,6 +62,7 @@ impl Machine {
     pub(super) fn give_up(&mut self, now: Instant, id: u32, until: Option<Instant>) {
         let record = self.record(id);
         record.wanted = false;
+        self.expected.retain(|expected| *expected != id);
         self.call_back(id);
         let places = self.backends.get(id).places.len() as u32;
         (0..places).for_each(|place| self.abort_dial(id, place));

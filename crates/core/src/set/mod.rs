@@ -44,6 +44,7 @@ mod options;
 mod outage;
 mod outliers;
 mod places;
+mod ready;
 mod snapshot;
 
 pub use leases::{Leased, Want};
@@ -53,8 +54,8 @@ pub use places::ConnectionId;
 pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
-pub use crate::backends::CheckId;
 use crate::backends::{Backends, Outage};
+pub use crate::backends::{CheckId, Readiness};
 use crate::news::News;
 use crate::options::OptionsError;
 use crate::random::Random;
@@ -215,6 +216,8 @@ pub struct Machine {
     /// Counts the times that somebody began to wait for any backend: each gives every backend another chance.
     wave: u64,
     resolver_failed: bool,
+    /// Backends that are dialled until enough are ready.
+    expected: Vec<u32>,
     /// Every known backend is dead.
     outage: Option<Outage>,
     timers: Timers<Timer>,
@@ -253,6 +256,7 @@ impl Machine {
             next_waiter: 0,
             wave: 0,
             resolver_failed: false,
+            expected: Vec::new(),
             outage: None,
             timers: Timers::new(),
             look_at: None,
@@ -325,6 +329,7 @@ impl Machine {
             }
         }
         self.fail_waiting(now);
+        self.dial_until_ready(now);
         self.disturb(now);
         self.start_health_checks(now);
     }
