@@ -1,8 +1,18 @@
 //! `/healthz`: whether requests should come here, and how every service is doing.
 //!
-//! 200 for as long as clients are served, `"degraded"` if a backend of some service does not work or there is none, a feed of the
-//! gateway is not let in or cannot connect, the gateways that share one cannot reach NATS, or have no owner for what is wanted,
-//! or one that does not have it, or the gateway waits for NATS to start; 503 while what is under way is finished.
+//! 503 with
+//!
+//! - `unavailable` if a service knows backends, all of them are dead, unhealthy or ejected, and none was used successfully in the last
+//!   10 s;
+//! - `draining` after the program was told to stop.
+//!
+//! Otherwise 200 with
+//!
+//! - `saturated` if clients wait for a connection although a backend works;
+//! - `degraded` if a backend of a service does not work or none is known; if a feed of the gateway cannot connect or is not let in; if
+//!   the gateways that share a feed cannot reach NATS, or its upstream has no owner; or if the gateway waits for NATS to start;
+//! - `unknown` if no backend of a service has been connected to;
+//! - `ok`.
 
 use super::view::Status;
 use crate::failure::with_causes;
@@ -106,8 +116,11 @@ struct Failing {
 /// The answer, of what is seen on the board; in full, or the status alone.
 pub(super) fn of(seen: &Seen, in_full: bool) -> (StatusCode, String) {
     let status = overall(seen);
+    let code = match status {
+        Status::Ok | Status::Unknown | Status::Degraded | Status::Saturated => StatusCode::OK,
+        Status::Unavailable | Status::Draining => StatusCode::SERVICE_UNAVAILABLE,
+    };
     if status == Status::Draining || !in_full {
-        let code = if status == Status::Draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         return (code, serde_json::json!({ "status": status }).to_string());
     }
     let services = seen.services.iter().map(Service::of).collect();
@@ -115,7 +128,7 @@ pub(super) fn of(seen: &Seen, in_full: bool) -> (StatusCode, String) {
     let leaving = seen.leaving.iter().map(Leaving::of).collect();
     let health = Health { status, services, leaving, gateway };
     // Nothing in it can fail to be written.
-    (StatusCode::OK, serde_json::to_string(&health).unwrap_or_default())
+    (code, serde_json::to_string(&health).unwrap_or_default())
 }
 
 fn is_none(count: &usize) -> bool {
@@ -124,14 +137,38 @@ fn is_none(count: &usize) -> bool {
 
 /// How all of it is doing.
 pub(super) fn overall(seen: &Seen) -> Status {
-    let gateway_works = || seen.awaited.is_none() && seen.gateway.iter().flat_map(|gateway| &gateway.feeds).all(works);
     if seen.stopping {
-        Status::Draining
-    } else if seen.services.iter().all(proxy::Snapshot::works) && gateway_works() {
-        Status::Ok
-    } else {
-        Status::Degraded
+        return Status::Draining;
     }
+    let gateway = if gateway_works(seen) { Status::Ok } else { Status::Degraded };
+    seen.services.iter().map(status_of).fold(gateway, Status::max)
+}
+
+/// Whether a service or a feed does not work.
+pub(super) fn is_degraded(seen: &Seen) -> bool {
+    let all_work = seen.services.iter().all(proxy::Snapshot::works) && gateway_works(seen);
+    !seen.stopping && !all_work
+}
+
+/// How a service is doing.
+pub(super) fn status_of(seen: &proxy::Snapshot) -> Status {
+    let backends = &seen.upstream.backends;
+    let is_any_healthy = backends.iter().any(|backend| backend.is_healthy());
+    if !backends.is_empty() && !backends.iter().any(|backend| backend.is_live()) && !seen.succeeded_lately {
+        Status::Unavailable
+    } else if seen.upstream.waiting > 0 && is_any_healthy {
+        Status::Saturated
+    } else if !seen.works() {
+        Status::Degraded
+    } else if !is_any_healthy {
+        Status::Unknown
+    } else {
+        Status::Ok
+    }
+}
+
+fn gateway_works(seen: &Seen) -> bool {
+    seen.awaited.is_none() && seen.gateway.iter().flat_map(|gateway| &gateway.feeds).all(works)
 }
 
 /// Whether a feed can have whatever is wanted of it, for all that is known.
@@ -168,7 +205,7 @@ impl Service {
             ejected.iter().map(|seen| Ejected { backend: seen.name.clone(), left_ms: seen.ejected_ms }).collect();
         Service {
             name: seen.name.clone(),
-            status: if seen.works() { Status::Ok } else { Status::Degraded },
+            status: status_of(seen),
             protocol: seen.protocol,
             listen: seen.listen.to_string(),
             backends: Backends { live, dead: dead.len(), ejected: ejected.len() },

@@ -4,7 +4,7 @@
 
 use super::health;
 use super::history::Histories;
-use super::view::{Program, Service, Status, View};
+use super::view::{Program, Service, View};
 use crate::proxy;
 use crate::up::{Board, Seen};
 use bytes::Bytes;
@@ -187,7 +187,7 @@ impl Program {
 impl From<proxy::Snapshot> for Service {
     fn from(seen: proxy::Snapshot) -> Service {
         Service {
-            status: if seen.works() { Status::Ok } else { Status::Degraded },
+            status: health::status_of(&seen),
             protocol: seen.protocol.to_owned(),
             listen: seen.listen.to_string(),
             clients: seen.clients,

@@ -9,7 +9,6 @@ mod services;
 mod text;
 
 use super::health;
-use super::view::Status;
 use crate::failure::Failure;
 use crate::up::Board;
 use carom::Monitor;
@@ -47,7 +46,7 @@ impl Exporter {
             let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
             let seen = board.look();
             let leaving = seen.leaving.iter().map(Reading::leaving);
-            let degraded = health::overall(&seen) == Status::Degraded;
+            let degraded = health::is_degraded(&seen);
             services.record(seen.services.iter().map(Reading::of).chain(leaving), degraded);
         }
         Monitor::global().record();

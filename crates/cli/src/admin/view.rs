@@ -30,11 +30,19 @@ pub(crate) struct Program {
     pub(crate) started_at_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How a service is doing, or the whole program: then it is that of the service that does worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     Ok,
+    /// No backend has been connected to yet.
+    Unknown,
+    /// A backend does not work, or none is known.
     Degraded,
+    /// Clients wait for a connection, although a backend works.
+    Saturated,
+    /// Backends are known, and none can be used.
+    Unavailable,
     Draining,
 }
 

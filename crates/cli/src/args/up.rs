@@ -82,9 +82,11 @@ Output:
                      events. `carom top` shows it
     /metrics         for Prometheus
     /kang/snapshot   for kang, with /kang/types, /kang/objects/TYPE and /kang/obj/TYPE/ID
-    /healthz         200 and JSON: \"ok\", or \"degraded\" when backends do not work, nobody serves
-                     a name, a feed cannot connect or shares what no gateway has, or the gateway
-                     waits for NATS; 503 once it was told to end
+    /healthz         200 and JSON: \"ok\", \"unknown\" when no backend was connected to yet,
+                     \"saturated\" when clients wait for a connection, or \"degraded\" when backends
+                     do not work, nobody serves a name, a feed cannot connect or shares what no
+                     gateway has, or the gateway waits for NATS; 503 \"unavailable\" when no backend
+                     of a service can be used, and \"draining\" once it was told to end
   With a token_file, `Authorization: Bearer TOKEN` is wanted for all but the page itself and the
   mere status at /healthz. The token is the file's first line, of 16 characters or more.
 

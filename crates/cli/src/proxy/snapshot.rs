@@ -6,6 +6,10 @@ use carom::monitor::{self, BackendState, Id, Idle, Monitor, Object, Phase, Pool,
 use carom::pool::State;
 use carom::resolver::{Resolution, ResolverState};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// A service whose backends all fail is still thought to work for so long after a use of one succeeded.
+const LATELY: Duration = Duration::from_secs(10);
 
 /// A service at one moment.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct Snapshot {
     pub(crate) served: u64,
     /// Requests that nobody answered; of TCP, clients that no backend was found for.
     pub(crate) failed: u64,
+    /// A use of a backend succeeded in the last 10 s.
+    pub(crate) succeeded_lately: bool,
     /// Its pools and sets, as the monitor knows them.
     pub(crate) objects: Vec<Id>,
 }
@@ -74,8 +80,20 @@ impl Snapshot {
         let nobody = spoken && resolution.backends.is_empty();
         let (clients, served, failed) = tally.read();
         let (serial, name) = (tally.serial(), name.to_owned());
-        let mut seen =
-            Snapshot { serial, name, protocol, listen, state, upstream, nobody, clients, served, failed, objects };
+        let mut seen = Snapshot {
+            serial,
+            name,
+            protocol,
+            listen,
+            state,
+            upstream,
+            nobody,
+            clients,
+            served,
+            failed,
+            succeeded_lately: tally.succeeded_within(LATELY),
+            objects,
+        };
         if seen.works() {
             // Such as a failed check of one connection: it is told of the pool.
             seen.upstream.trouble = None;
@@ -104,6 +122,11 @@ impl Backend {
     /// Whether it is thought to work, and is asked.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.state, BackendState::Healthy | BackendState::Unknown)
+    }
+
+    /// Whether it is known to work.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.state == BackendState::Healthy
     }
 
     /// Whether it connects, but has failed its users, and is left out for a while.

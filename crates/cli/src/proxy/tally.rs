@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Counts of a service.
 #[derive(Debug)]
@@ -10,6 +11,9 @@ pub(super) struct Tally {
     clients: AtomicUsize,
     served: AtomicU64,
     failed: AtomicU64,
+    made: Instant,
+    /// When a use last succeeded, in milliseconds since `made`, and 1 more; 0 if none has.
+    succeeded: AtomicU64,
 }
 
 /// A client that is here, until this is dropped.
@@ -20,7 +24,14 @@ impl Default for Tally {
     fn default() -> Tally {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-        Tally { serial, clients: AtomicUsize::default(), served: AtomicU64::default(), failed: AtomicU64::default() }
+        Tally {
+            serial,
+            clients: AtomicUsize::default(),
+            served: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            made: Instant::now(),
+            succeeded: AtomicU64::default(),
+        }
     }
 }
 
@@ -41,6 +52,21 @@ impl Tally {
     /// A backend was found for it.
     pub(super) fn served(&self) {
         self.served.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A use of a backend succeeded.
+    pub(super) fn succeeded(&self) {
+        self.succeeded.store(self.age_ms() + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a use of a backend succeeded so lately.
+    pub(super) fn succeeded_within(&self, time: Duration) -> bool {
+        let at = self.succeeded.load(Ordering::Relaxed);
+        at > 0 && u128::from(self.age_ms().saturating_sub(at - 1)) <= time.as_millis()
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
     }
 
     /// No backend did what was asked.
@@ -64,6 +90,15 @@ impl Drop for Present {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn success_is_known_only_after_a_use_has_succeeded() {
+        let tally = Tally::default();
+        tally.served();
+        assert!(!tally.succeeded_within(Duration::MAX), "a backend answered, if only with an error");
+        tally.succeeded();
+        assert!(tally.succeeded_within(Duration::from_secs(600)));
+    }
 
     #[test]
     fn as_many_are_let_in_as_there_is_room_for() {

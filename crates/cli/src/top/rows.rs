@@ -161,9 +161,10 @@ impl<'a> Group<'a> {
 
     fn urgency(&self) -> Urgency {
         let own = self.service.map(|service| match service.status {
+            Status::Unavailable => Urgency::Failed,
             Status::Degraded => Urgency::Impaired,
-            Status::Draining => Urgency::Strained,
-            Status::Ok => Urgency::Fine,
+            Status::Saturated | Status::Draining => Urgency::Strained,
+            Status::Ok | Status::Unknown => Urgency::Fine,
         });
         let objects = self.objects.iter().map(|seen| object::urgency(seen)).max();
         own.max(objects).unwrap_or(Urgency::Fine)
@@ -191,7 +192,10 @@ fn service_lines(service: &Service, sight: Sight<'_>) -> Vec<Line> {
 pub(super) fn status(status: Status) -> (Tone, &'static str) {
     match status {
         Status::Ok => (Tone::Good, "ok"),
+        Status::Unknown => (Tone::Plain, "unknown"),
         Status::Degraded => (Tone::Bad, "DEGRADED"),
+        Status::Saturated => (Tone::Warn, "SATURATED"),
+        Status::Unavailable => (Tone::Bad, "UNAVAILABLE"),
         Status::Draining => (Tone::Warn, "DRAINING"),
     }
 }

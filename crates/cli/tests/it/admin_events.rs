@@ -32,7 +32,7 @@ async fn a_backend_that_dies_and_comes_back_is_seen_to() {
     let good = events.until("connections", |view| behind(view, 0)["backends"][0]["state"] == "healthy").await;
     assert_eq!((&good["status"], &behind(&good, 0)["type"]), (&json!("ok"), &json!("pool")), "{good}");
     node.kill().await;
-    let bad = events.until("its death", |view| view["status"] == "degraded" && behind(view, 0)["dead"] == 1).await;
+    let bad = events.until("its death", |view| view["status"] == "unavailable" && behind(view, 0)["dead"] == 1).await;
     let backend = &behind(&bad, 0)["backends"][0];
     assert_eq!((&backend["state"], &backend["port"]), (&json!("dead"), &json!(node.address().port())), "{bad}");
     assert!(backend["reason"].as_str().unwrap().contains("refused"), "{backend}");

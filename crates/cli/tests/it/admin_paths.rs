@@ -75,7 +75,7 @@ async fn a_snapshot_has_the_program_and_its_services() {
     let figures = ["name", "protocol", "status", "clients", "served", "failed", "trouble"].map(|key| &good[key]);
     assert_eq!(json!(figures), json!(["a", "tcp", "ok", 1, 1, 0, null]), "{good}");
     assert_eq!(good["listen"], up.service("a").to_string());
-    assert_eq!((&lame["status"], &view["status"]), (&json!("degraded"), &json!("degraded")));
+    assert_eq!((&lame["status"], &view["status"]), (&json!("unavailable"), &json!("unavailable")));
     assert!(lame["trouble"].as_str().unwrap().contains(NOBODY), "{lame}");
     let pool = |service: &serde_json::Value| {
         let objects = view["monitor"]["objects"].as_array().unwrap();

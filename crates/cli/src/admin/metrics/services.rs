@@ -82,7 +82,7 @@ fn describe() {
     );
     describe_gauge!(CLIENTS, Unit::Count, "Connections of a service's clients.");
     describe_gauge!(DEGRADED, Unit::Count, "Whether a backend of a service does not work, or there is none.");
-    describe_gauge!(ANY_DEGRADED, Unit::Count, "Whether any service or feed does not work, as /healthz says.");
+    describe_gauge!(ANY_DEGRADED, Unit::Count, "Whether any service or feed does not work.");
 }
 
 #[cfg(test)]

@@ -93,6 +93,7 @@ impl Sessions {
     /// A client was joined to a backend.
     fn joined(&self) {
         self.tally.served();
+        self.tally.succeeded();
         if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
             tracing::warn!(service = self.name, "clients are served again");
         }

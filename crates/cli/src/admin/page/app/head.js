@@ -4,7 +4,7 @@ import { halt, hold, since } from './clock.js';
 import { byId, figures, mark, say, show } from './dom.js';
 import { count, running, seconds, sum, timeOfDay } from './words.js';
 
-const LAMPS = { ok: 'ok', degraded: 'bad', draining: 'stop' };
+const LAMPS = { ok: 'ok', unknown: 'none', saturated: 'warn', degraded: 'bad', unavailable: 'bad', draining: 'stop' };
 
 // What is said to those who hear the page: when something gets worse or better, not each second.
 function announce(words) {
@@ -30,7 +30,7 @@ export function showProgram({ program, status, services }) {
   say(byId('status'), status);
   title = `${status === 'ok' ? '' : `${status}: `}${program.host} – ${program.name}`;
   showTitle();
-  const bad = services.filter((service) => service.status !== 'ok').map((service) => service.name);
+  const bad = services.filter((service) => service.status !== 'ok' && service.status !== 'unknown').map((service) => service.name);
   const now = `${status} ${bad.join(' ')}`;
   if (standing !== null && standing !== now) announce(bad.length > 0 ? `${status}: ${bad.join(', ')}` : `status ${status}`);
   standing = now;

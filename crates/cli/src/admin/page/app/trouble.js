@@ -38,7 +38,7 @@ export function objectTrouble(object) {
 
 export function serviceTrouble(service, objects) {
   const worst = Math.max(0, ...objects.map(objectTrouble));
-  return Math.max(worst, service.status === 'degraded' ? 2 : service.trouble ? 1 : 0);
+  return Math.max(worst, { unavailable: 3, degraded: 2, saturated: 1 }[service.status] ?? (service.trouble ? 1 : 0));
 }
 
 export const lampOf = (trouble) => (trouble >= 2 ? 'bad' : trouble === 1 ? 'warn' : 'ok');
