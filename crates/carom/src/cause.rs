@@ -66,6 +66,16 @@ pub enum Cause {
 }
 
 impl Cause {
+    pub(crate) fn new(failing: Failing, backend: Arc<Backend>, error: Reason) -> Cause {
+        match failing {
+            Failing::Connect => Cause::Connect { backend, error },
+            Failing::Check => Cause::Check { backend, error },
+            Failing::HealthCheck => Cause::HealthCheck { backend, error },
+            Failing::Recycle => Cause::Recycle { backend, error },
+            Failing::Use => Cause::Use { backend, error },
+        }
+    }
+
     /// Who failed; `None` when it was the resolver.
     #[allow(dead_code, reason = "for HTTP alone")]
     pub(crate) fn backend(&self) -> Option<&Backend> {
@@ -162,14 +172,7 @@ struct Failure {
 
 impl Failure {
     fn cause(&self) -> Cause {
-        let (backend, error) = (Arc::clone(&self.backend), Arc::clone(&self.error));
-        match self.failing {
-            Failing::Connect => Cause::Connect { backend, error },
-            Failing::Check => Cause::Check { backend, error },
-            Failing::HealthCheck => Cause::HealthCheck { backend, error },
-            Failing::Recycle => Cause::Recycle { backend, error },
-            Failing::Use => Cause::Use { backend, error },
-        }
+        Cause::new(self.failing, Arc::clone(&self.backend), Arc::clone(&self.error))
     }
 }
 

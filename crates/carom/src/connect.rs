@@ -136,7 +136,8 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Cleaning after use: run in the background when a claim has come back, within
     /// `check_timeout`, before the connection is lent again. One that fails, is cut short, or panics is closed and replaced,
-    /// and the use counts as failed; its error is logged at debug level. Default: `None`, connections are not cleaned.
+    /// and the use counts as failed; its error is logged at debug level, and kept as the cause in
+    /// [`CheckCounts`](crate::pool::CheckCounts). Default: `None`, connections are not cleaned.
     ///
     /// Called once after each connect, to learn whether there is a future; that one is dropped without being polled. After
     /// that it is called after each use, if it returned one then.

@@ -100,6 +100,8 @@ names! { COUNTERS:
     SET_GIVEN_UP = "carom.set.given_up", Count, "Leases whose callers stopped waiting.";
     SET_CONNECTS = "carom.set.connects", Count, "Dials of a set.";
     SET_CONNECT_FAILURES = "carom.set.connect_failures", Count, "Dials of a set that failed.";
+    POOL_CHECKS = "carom.pool.checks", Count, "Checks and recycles of a pool's connections.";
+    POOL_CHECK_FAILURES = "carom.pool.check_failures", Count, "Checks and recycles of a pool's connections that failed.";
     SET_RELEASED = "carom.set.released", Count, "Connections of a set that were released because nobody used them.";
     WINDOW_REQUESTS = "carom.window.requests", Count, "Requests that have begun.";
     WINDOW_ANSWERED = "carom.window.answered", Count, "Requests that ended as was asked for.";

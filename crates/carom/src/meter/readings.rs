@@ -96,6 +96,8 @@ impl Reader<'_> {
     }
 
     fn set(&mut self, set: &Set) {
+        self.counter(names::POOL_CHECKS, counters.checks);
+        self.counter(names::POOL_CHECK_FAILURES, counters.check_failures);
         for seen in &set.backends {
             let backend = self.backend(&seen.backend);
             let used = seen.connections.iter().filter(|connection| connection.leases > 0).count();

@@ -30,6 +30,9 @@ pub struct Pool {
     pub last_plan_ms: Option<u64>,
     /// The last real error that still matters, in words.
     pub cause: Option<String>,
+    /// Why the last check or recycle that failed did, in words.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub check_cause: Option<String>,
     /// Since it was built.
     pub counters: PoolCounters,
 }
@@ -109,6 +112,10 @@ pub struct PoolCounters {
     pub connect_failures: u64,
     /// Plans that were made.
     pub plans: u64,
+    /// Checks and recycles of connections that ended.
+    pub checks: u64,
+    /// Of these, those that failed.
+    pub check_failures: u64,
     /// Claims held longer than `leak_after`.
     pub overdue: u64,
 }

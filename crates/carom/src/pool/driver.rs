@@ -4,10 +4,11 @@
 //! connections too. Each is known by the slot it works for. When the machine wants one cut short it is aborted, and the
 //! machine hears that it has ended when it really has.
 
+use super::checks::Warning;
 use super::claim::has_unread;
 use super::shared::{Outstanding, Shared};
-use super::table::Held;
-use crate::cause::{Chain, Failing, Reason};
+use super::table::{Held, Table};
+use crate::cause::{Cause, Chain, Failing, Outdated, Reason};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
 use crate::health_check::{Checked, Runner};
@@ -142,11 +143,14 @@ impl<C: Connect> Driver<C> {
                 actions.extend(std::iter::from_fn(|| table.machine.poll_action()));
                 // Whoever hears that a backend is dead, or is refused for it, or looks, hears why.
                 let late = actions.iter().filter_map(|action| self.late(action));
-                let outdated: Vec<_> = late.map(|late| table.causes.failed(late.0, late.1, Arc::new(late.2))).collect();
+                let outdated: Vec<_> = late.map(|late| fail_late(table, now, late)).collect();
                 let tales = collect(|| table.machine.poll_news(), &table.causes);
                 (table.machine.arm(), table.machine.state(), tales, outdated)
             });
-            drop_quietly(&self.shared.name, outdated);
+            for (warning, outdated) in outdated {
+                drop_quietly(&self.shared.name, outdated);
+                warning.into_iter().for_each(|warning| warning.log(&self.shared.name));
+            }
             tell(Whose::Pool(&self.shared.name), now, tales);
             self.publish(state);
             if actions.is_empty() {
@@ -380,6 +384,7 @@ impl<C: Connect> Driver<C> {
             }
             (Work::Recycle(backend), _) => {
                 self.note(&backend, Failing::Recycle, Arc::new(ConnectError::Panicked));
+                self.count_failed(&backend, Failing::Recycle, Arc::new(ConnectError::Panicked));
                 self.not_passed(slot);
             }
             (Work::Close, _) => self.ended(slot),
@@ -415,6 +420,7 @@ impl<C: Connect> Driver<C> {
         let unwanted = self.shared.driver_step(|table| {
             let unwanted = table.put(slot, held);
             if was_checked {
+                table.checks.passed();
                 table.machine.handle_checked(now, slot, true);
             } else {
                 table.machine.handle_unchecked(now, slot);
@@ -425,17 +431,26 @@ impl<C: Connect> Driver<C> {
     }
 
     fn check_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
-        self.note(backend, Failing::Check, error);
+        self.note(backend, Failing::Check, Arc::clone(&error));
+        self.count_failed(backend, Failing::Check, error);
         self.not_passed(slot);
     }
 
+    /// Counts a failed check or recycle.
+    fn count_failed(&self, backend: &Arc<Backend>, failing: Failing, error: Reason) {
+        let (now, cause) = (clock::now(), Cause::new(failing, Arc::clone(backend), error));
+        let (warning, outdated) = self.shared.driver_step(|table| table.checks.failed(now, backend, cause));
+        drop_quietly(&self.shared.name, outdated);
+        warning.into_iter().for_each(|warning| warning.log(&self.shared.name));
+    }
+
     /// That a connection cannot be cleaned is nobody's fault, and not why a claim fails.
-    fn not_cleaned(&mut self, slot: SlotRef, backend: &Backend, error: Reason) {
+    fn not_cleaned(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Reason) {
         if tracing::enabled!(tracing::Level::DEBUG) {
             let error = text_of(&Chain(&*error));
             tracing::debug!(pool = &*self.shared.name, %backend, error, "a recycle failed");
         }
-        drop_quietly(&self.shared.name, error);
+        self.count_failed(backend, Failing::Recycle, error);
         self.not_passed(slot);
     }
 
@@ -510,6 +525,23 @@ impl<C: Connect> Driver<C> {
         }
         drop_quietly(&self.shared.name, outdated);
     }
+}
+
+/// A connect, check or recycle took too long.
+fn fail_late<C: Connect>(
+    table: &mut Table<C>,
+    now: Instant,
+    (backend, failing, error): (Arc<Backend>, Failing, ConnectError),
+) -> (Option<Warning>, (Outdated, Option<Cause>)) {
+    let error: Reason = Arc::new(error);
+    let (warning, before) = match failing {
+        Failing::Check | Failing::Recycle => {
+            let cause = Cause::new(failing, Arc::clone(&backend), Arc::clone(&error));
+            table.checks.failed(now, &backend, cause)
+        }
+        Failing::Connect | Failing::HealthCheck | Failing::Use => (None, None),
+    };
+    (warning, (table.causes.failed(backend, failing, error), before))
 }
 
 /// Runs a check or a recycle, if there is one.

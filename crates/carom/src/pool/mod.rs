@@ -28,6 +28,7 @@
 
 mod builder;
 mod callers;
+mod checks;
 mod claim;
 mod claiming;
 mod driver;
@@ -40,6 +41,7 @@ pub use builder::Builder;
 pub use carom_core::backend::BackendState;
 pub use carom_core::pool::{BackendSnapshot, Snapshot as Figures, State};
 pub use carom_core::slot::{Counts, Phase};
+pub use checks::CheckCounts;
 pub use claim::Claim;
 #[cfg(feature = "http")]
 pub(crate) use claim::CutShort;
@@ -247,9 +249,13 @@ impl<C: Connect> Pool<C> {
     /// A copy of the pool's state for people; all figures are of one moment.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.owner.shared;
-        let (pool, cause, overdue) =
-            shared.step(|table| (table.machine.snapshot(), table.causes.latest(), table.overdue));
-        Snapshot { name: Arc::clone(&shared.name), pool, cause, overdue }
+        shared.step(|table| Snapshot {
+            name: Arc::clone(&shared.name),
+            pool: table.machine.snapshot(),
+            cause: table.causes.latest(),
+            checks: table.checks.counts.clone(),
+            overdue: table.overdue,
+        })
     }
 
     /// What is lent at present: to which backend, since when, and where in the program it was claimed.
@@ -348,6 +354,8 @@ pub struct Snapshot {
     pub pool: carom_core::pool::Snapshot,
     /// The last real error that still matters.
     pub cause: Option<Cause>,
+    /// Checks and recycles of its connections so far, and why the last one failed.
+    pub checks: CheckCounts,
     /// Claims held longer than `leak_after` so far.
     pub overdue: u64,
 }

@@ -1,10 +1,11 @@
 //! What the monitor sees of a pool. What it needs is copied under the lock; words are made after that.
 
+use super::CheckCounts;
 use super::shared::Shared;
 use crate::clock;
 use crate::connect::Connect;
 use crate::monitor::{self, Object, Observe, Observed, ms, ms_since, ms_until};
-use crate::quiet::drop_quietly;
+use crate::quiet::{drop_quietly, text_of};
 use carom_core::pool::{BackendSnapshot, Counters, SlotGlance, State};
 use carom_core::slot::Phase;
 use std::time::Instant;
@@ -12,12 +13,12 @@ use std::time::Instant;
 impl<C: Connect> Observe for Shared<C> {
     fn observe(&self) -> Option<Observed> {
         let now = clock::now();
-        let (pool, told, overdue) = {
+        let (pool, told, checks, overdue) = {
             let table = self.lock();
             if table.machine.state() == State::Stopped {
                 return None;
             }
-            (table.machine.observe(), table.causes.told(), table.overdue)
+            (table.machine.observe(), table.causes.told(), table.checks.counts.clone(), table.overdue)
         };
         let backends = pool.backends().map(|(seen, slots)| describe(now, seen, slots, told.reason(&seen.backend)));
         let object = monitor::Pool {
@@ -36,9 +37,10 @@ impl<C: Connect> Observe for Shared<C> {
             backends: backends.collect(),
             last_plan_ms: pool.planned_at.map(|at| ms_since(at, now)),
             cause: told.latest_of(|_| true),
-            counters: counters_of(pool.counters, overdue),
+            check_cause: checks.cause.as_ref().map(text_of),
+            counters: counters_of(pool.counters, &checks, overdue),
         };
-        drop_quietly(&self.name, told);
+        drop_quietly(&self.name, (told, checks));
         Some(Observed { name: self.name.to_string(), object: Object::Pool(object) })
     }
 }
@@ -88,7 +90,7 @@ fn state_of(state: State) -> monitor::State {
     }
 }
 
-fn counters_of(counters: Counters, overdue: u64) -> monitor::PoolCounters {
+fn counters_of(counters: Counters, checks: &CheckCounts, overdue: u64) -> monitor::PoolCounters {
     monitor::PoolCounters {
         claims: counters.claims,
         waited: counters.waited,
@@ -99,6 +101,8 @@ fn counters_of(counters: Counters, overdue: u64) -> monitor::PoolCounters {
         connects: counters.connects,
         connect_failures: counters.connect_failures,
         plans: counters.plans,
+        checks: checks.ended,
+        check_failures: checks.failed,
         overdue,
     }
 }

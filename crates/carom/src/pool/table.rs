@@ -1,6 +1,7 @@
 //! What a pool's lock protects: the machine, the connections by slot, the callers by waiter.
 
 use super::callers::{Callers, Collected, Wakers, Withdrawn};
+use super::checks::Checks;
 use super::error::{ClaimError, Summary};
 use crate::cause::Causes;
 use crate::connect::Connect;
@@ -21,6 +22,8 @@ pub(crate) struct Table<C: Connect> {
     entries: Vec<Entry<C>>,
     callers: Callers<C>,
     pub(crate) causes: Causes,
+    /// Outcomes of checks and recycles.
+    pub(crate) checks: Checks,
     /// What the hint outside the lock says.
     pub(super) crowded: bool,
     /// Claims that were held for too long so far.
@@ -69,7 +72,7 @@ pub(crate) struct Asking {
 impl<C: Connect> Table<C> {
     pub(super) fn new(machine: Machine) -> Table<C> {
         let (entries, callers, causes) = (Vec::new(), Callers::new(), Causes::default());
-        Table { machine, entries, callers, causes, crowded: false, overdue: 0 }
+        Table { machine, entries, callers, causes, checks: Checks::default(), crowded: false, overdue: 0 }
     }
 
     /// Begins a claim, or goes on with one whose connection turned out closed.

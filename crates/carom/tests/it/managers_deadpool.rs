@@ -10,6 +10,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::logs::{Level, Logs};
 use testkit::wait::ms;
 use tokio::sync::watch;
 
@@ -199,6 +200,39 @@ async fn a_connection_that_cannot_be_recycled_is_replaced() {
     }
     assert_eq!(pool.claim().await.unwrap().id, 4);
     assert_eq!(world.0.borrow().detached, [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_recycles_are_counted_with_their_cause_and_a_warning_is_logged() {
+    let (logs, world) = (Logs::capture(), World::new());
+    // A single connection: no other becomes suspect when its recycle fails.
+    let builder = Pool::builder(world.connector()).name("orders").backends([address(1)]);
+    let pool = builder.spares(1).maximum(1).build().unwrap();
+    let uses = async |many: usize| {
+        for _ in 0..many {
+            let ended = pool.snapshot().checks.ended;
+            drop(pool.claim().await.unwrap());
+            while pool.snapshot().checks.ended == ended {
+                tokio::time::sleep(ms(1)).await;
+            }
+        }
+    };
+    uses(20).await;
+    assert_eq!((pool.snapshot().checks.ended, pool.snapshot().checks.failed), (20, 0));
+    world.change(|log| log.on_recycle = OnRecycle::Fail);
+    uses(10).await;
+    assert_eq!(pool.snapshot().checks.failed, 10);
+    let warnings = || logs.at(Level::WARN);
+    assert!(warnings().is_empty(), "half of the last 20 failed: {:?}", warnings());
+    uses(5).await;
+    let [warning] = &warnings()[..] else { panic!("{:?}", warnings()) };
+    assert!(warning.says("checks and recycles") && warning.has("pool", "orders"), "{warning:?}");
+    assert!(warning.has("failed", "11") && warning.has("error", "refused with code 8006"), "{warning:?}");
+    let cause = pool.snapshot().checks.cause.expect("it is kept");
+    assert_eq!(cause.to_string(), "last failed recycle: 10.0.0.1:80: recycling failed: refused with code 8006");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    uses(1).await;
+    assert_eq!(warnings().len(), 2, "once a minute");
 }
 
 /// As with deadpool itself; with one attempt, which any blame would use up.

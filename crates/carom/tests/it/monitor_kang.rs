@@ -95,6 +95,7 @@ fn pool(resolver: Option<Id>, state: State, phases: &[Phase]) -> Object {
         ],
         last_plan_ms: Some(5000),
         cause: None,
+        check_cause: None,
         counters: PoolCounters { claims: 3, waited: 1, timeouts: 1, connects: 2, ..PoolCounters::default() },
     })
 }

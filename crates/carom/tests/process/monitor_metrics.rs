@@ -150,6 +150,7 @@ fn pool_of(backends: Vec<(String, &[Phase])>, timeouts: u64) -> Object {
         backends: backends.into_iter().map(of_backend).collect(),
         last_plan_ms: None,
         cause: None,
+        check_cause: None,
         counters: PoolCounters { timeouts, given_up: timeouts * 2, ..PoolCounters::default() },
     })
 }

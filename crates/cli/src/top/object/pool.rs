@@ -60,6 +60,7 @@ impl Show for Pool {
             last_plan(self.last_plan_ms, sight),
         ];
         lines.extend(self.cause.as_ref().map(|cause| toned("because", Tone::Warn, cause)));
+        lines.extend(self.check_cause.as_ref().map(|cause| toned("last failed check", Tone::Warn, cause)));
         lines.push(Line::new());
         lines.extend(lately(id, sight));
         let of = &self.counters;
@@ -75,6 +76,7 @@ impl Show for Pool {
                 ("claims timed out", of.timeouts),
                 ("claims refused", of.refused),
                 ("held too long", of.overdue),
+                ("checks failed", of.check_failures),
             ],
         ));
         lines.push(average_wait(of.waited_ms, of.waited));

@@ -127,7 +127,7 @@ function loadOfSet(set, rate) {
 
 const alert = (number) => (number > 0 ? 'note' : null);
 
-function figuresOfPool({ options, counters, last_plan_ms: planned }) {
+function figuresOfPool({ options, counters, last_plan_ms: planned, check_cause: check }) {
   return [
     ['spares', count(options.spares)],
     ['maximum', count(options.maximum)],
@@ -140,6 +140,8 @@ function figuresOfPool({ options, counters, last_plan_ms: planned }) {
     ['held too long', count(counters.overdue), alert(counters.overdue)],
     ['connects', count(counters.connects)],
     ['failed connects', count(counters.connect_failures), alert(counters.connect_failures)],
+    counters.check_failures > 0 && ['failed checks', `${count(counters.check_failures)} of ${count(counters.checks)}`, 'note'],
+    known(check) && ['last failed check', check],
     ['plans', count(counters.plans)],
     ['last plan', known(planned) ? `${running(planned)} ago` : 'never'],
   ];
