@@ -49,6 +49,10 @@ names! { GAUGES:
     BACKEND_KNOWN = "carom.backend.known", Count, "Backends of a pool.";
     BACKEND_DEAD = "carom.backend.dead", Count, "Backends of a pool whose attempts ran out.";
     BACKEND_EJECTED = "carom.backend.ejected", Count, "Backends of a pool that are left out for having failed their users.";
+    BACKEND_UNHEALTHY = "carom.backend.unhealthy", Count, "Backends of a pool whose active health checks fail.";
+    BACKEND_STALLED = "carom.backend.stalled", Count, "Whether a backend of a pool stopped responding while others respond.";
+    BACKEND_FAILING = "carom.backend.failing", Count, "Whether the last connect to a backend of a pool failed or hangs, and no connection works.";
+    POOL_PANIC = "carom.pool.panic", Count, "Whether so few backends of a pool are healthy that ejected and unhealthy ones are used as well.";
     POOL_FAILED = "carom.pool.failed", Count, "Whether all backends of a pool are dead.";
     POOL_TARGET = "carom.pool.target", Count, "Slots that the present load of a pool asks for.";
     POOL_LONGEST_WAIT = "carom.pool.longest_wait", Seconds, "How long the claim that has waited longest has.";
@@ -59,6 +63,10 @@ names! { GAUGES:
     SET_KNOWN = "carom.set.backends", Count, "Backends of a set.";
     SET_DEAD = "carom.set.dead", Count, "Backends of a set whose attempts ran out.";
     SET_EJECTED = "carom.set.ejected", Count, "Backends of a set that are left out for having served badly.";
+    SET_UNHEALTHY = "carom.set.unhealthy", Count, "Backends of a set whose active health checks fail.";
+    SET_STALLED = "carom.set.stalled", Count, "Whether a backend of a set stopped responding while others respond.";
+    SET_FAILING = "carom.set.failing", Count, "Whether the last connect to a backend of a set failed or hangs, and no connection works.";
+    SET_PANIC = "carom.set.panic", Count, "Whether so few backends of a set are healthy that ejected and unhealthy ones are used as well.";
     SET_FAILED = "carom.set.failed", Count, "Whether all backends of a set are dead.";
     WINDOW_NODES = "carom.window.nodes", Count, "Nodes that requests go to.";
     WINDOW_UNRESPONSIVE = "carom.window.unresponsive", Count, "Nodes that did not respond lately and are asked last.";
@@ -92,6 +100,8 @@ names! { COUNTERS:
     POOL_CONNECTS = "carom.pool.connects", Count, "Attempts of a pool to connect.";
     POOL_CONNECT_FAILURES = "carom.pool.connect_failures", Count, "Attempts of a pool to connect that failed.";
     POOL_PLANS = "carom.pool.plans", Count, "Plans that a pool made.";
+    POOL_CHECKS = "carom.pool.checks", Count, "Checks and recycles of a pool's connections.";
+    POOL_CHECK_FAILURES = "carom.pool.check_failures", Count, "Checks and recycles of a pool's connections that failed.";
     POOL_OVERDUE = "carom.pool.overdue", Count, "Claims that were held longer than they should be.";
     SET_LEASES = "carom.set.leases", Count, "Leases that were given.";
     SET_WAITED = "carom.set.waited", Count, "Leases that were given and had to wait.";
@@ -100,8 +110,6 @@ names! { COUNTERS:
     SET_GIVEN_UP = "carom.set.given_up", Count, "Leases whose callers stopped waiting.";
     SET_CONNECTS = "carom.set.connects", Count, "Dials of a set.";
     SET_CONNECT_FAILURES = "carom.set.connect_failures", Count, "Dials of a set that failed.";
-    POOL_CHECKS = "carom.pool.checks", Count, "Checks and recycles of a pool's connections.";
-    POOL_CHECK_FAILURES = "carom.pool.check_failures", Count, "Checks and recycles of a pool's connections that failed.";
     SET_RELEASED = "carom.set.released", Count, "Connections of a set that were released because nobody used them.";
     WINDOW_REQUESTS = "carom.window.requests", Count, "Requests that have begun.";
     WINDOW_ANSWERED = "carom.window.answered", Count, "Requests that ended as was asked for.";

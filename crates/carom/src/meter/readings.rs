@@ -72,6 +72,8 @@ impl Reader<'_> {
             for (state, count) in states {
                 self.gauge_of(names::COUNT, &[backend.clone(), Label::new(names::STATE, state)], count);
             }
+            self.gauge_of(names::BACKEND_STALLED, std::slice::from_ref(&backend), seen.stalled.into());
+            self.gauge_of(names::BACKEND_FAILING, &[backend], seen.failing.into());
         }
         let of_state = |state| pool.backends.iter().filter(|seen| seen.state == state).count();
         self.gauge(names::MAX, pool.options.maximum);
@@ -80,6 +82,8 @@ impl Reader<'_> {
         self.gauge(names::BACKEND_KNOWN, pool.backends.len() - of_state(BackendState::Removed));
         self.gauge(names::BACKEND_DEAD, pool.dead);
         self.gauge(names::BACKEND_EJECTED, of_state(BackendState::Ejected));
+        self.gauge(names::BACKEND_UNHEALTHY, of_state(BackendState::Unhealthy));
+        self.gauge(names::POOL_PANIC, pool.panic.into());
         self.gauge(names::POOL_FAILED, usize::from(pool.state == State::Failed));
         self.gauge(names::POOL_TARGET, pool.target);
         self.longest(names::POOL_LONGEST_WAIT, pool.longest_wait_ms);
@@ -92,12 +96,12 @@ impl Reader<'_> {
         self.counter(names::POOL_CONNECTS, counters.connects);
         self.counter(names::POOL_CONNECT_FAILURES, counters.connect_failures);
         self.counter(names::POOL_PLANS, counters.plans);
+        self.counter(names::POOL_CHECKS, counters.checks);
+        self.counter(names::POOL_CHECK_FAILURES, counters.check_failures);
         self.counter(names::POOL_OVERDUE, counters.overdue);
     }
 
     fn set(&mut self, set: &Set) {
-        self.counter(names::POOL_CHECKS, counters.checks);
-        self.counter(names::POOL_CHECK_FAILURES, counters.check_failures);
         for seen in &set.backends {
             let backend = self.backend(&seen.backend);
             let used = seen.connections.iter().filter(|connection| connection.leases > 0).count();
@@ -105,6 +109,8 @@ impl Reader<'_> {
                 let state = Label::new(names::CONNECTION_STATE, state);
                 self.gauge_of(names::SET_CONNECTIONS, &[backend.clone(), state], count);
             }
+            self.gauge_of(names::SET_STALLED, std::slice::from_ref(&backend), seen.stalled.into());
+            self.gauge_of(names::SET_FAILING, &[backend], seen.failing.into());
         }
         let of_state = |state| set.backends.iter().filter(|seen| seen.state == state).count();
         self.gauge(names::SET_HELD, set.leases);
@@ -113,6 +119,8 @@ impl Reader<'_> {
         self.gauge(names::SET_KNOWN, set.backends.len() - of_state(BackendState::Removed));
         self.gauge(names::SET_DEAD, set.dead);
         self.gauge(names::SET_EJECTED, of_state(BackendState::Ejected));
+        self.gauge(names::SET_UNHEALTHY, of_state(BackendState::Unhealthy));
+        self.gauge(names::SET_PANIC, set.panic.into());
         self.gauge(names::SET_FAILED, usize::from(set.state == State::Failed));
         let counters = &set.counters;
         self.counter(names::SET_LEASES, counters.leases);

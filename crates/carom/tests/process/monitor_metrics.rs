@@ -233,6 +233,30 @@ fn a_snapshot_becomes_gauges_and_counters() {
 }
 
 #[test]
+fn flags_of_backends_and_failed_checks_have_series() {
+    let (kept, monitor) = (Kept::default(), Monitor::new());
+    let Object::Pool(mut seen) = pool("10.0.0.1", &[], 0) else { panic!("it is a pool") };
+    (seen.panic, seen.backends[0].stalled, seen.backends[0].failing) = (true, true, true);
+    (seen.counters.checks, seen.counters.check_failures) = (9, 4);
+    let _orders = show(&monitor, "orders", Object::Pool(seen));
+    let _others = show(&monitor, "others", pool("10.0.0.1", &[], 0));
+    with_local_recorder(&kept, || monitor.record());
+    for (name, flag) in [("orders", 1.0), ("others", 0.0)] {
+        let of_pool = |metric: &str| format!("carom.{metric}{{db.client.connection.pool.name={name}}}");
+        let of_backend = |metric: &str| {
+            format!("carom.backend.{metric}{{db.client.connection.pool.name={name},carom.backend=10.0.0.1:80}}")
+        };
+        assert_eq!(kept.gauge(&of_pool("pool.panic")), Some(flag));
+        assert_eq!(kept.gauge(&of_backend("stalled")), Some(flag));
+        assert_eq!(kept.gauge(&of_backend("failing")), Some(flag));
+        assert_eq!(kept.gauge(&of_pool("backend.unhealthy")), Some(0.0));
+    }
+    let checks =
+        ["checks", "check_failures"].map(|name| format!("carom.pool.{name}{{db.client.connection.pool.name=orders}}"));
+    assert_eq!(checks.map(|name| kept.counter(&name)), [Some(9), Some(4)]);
+}
+
+#[test]
 fn feeds_are_told_apart_and_what_became_no_tick_by_what_it_was() {
     let (kept, monitor) = (Kept::default(), Monitor::new());
     let shown = show(&monitor, "zerodha/asha", feed(false, 2, 5));
