@@ -125,6 +125,9 @@ settings! {
     /// at most 20 % of the requests, or 3 per second if that is more. Of requests that arrive meanwhile a copy is sent to it once a
     /// second, to find out whether it is back. With `false` no request is sent twice, except for that. Default true.
     retry_stalled(bool) as retry_stalled, bool = true;
+    /// Slow start: a new or recovered node begins with a tenth of its share of requests, which grows to the whole over this time.
+    /// For nodes that are slow until their caches are warm. Over HTTP/2 it is not used. Default none: off.
+    slow_start(impl Into<Option<Duration>>) as slow_start.into(), Option<Duration> = None;
     /// How DNS is asked. Its `srv` and `default_port` follow from the origin, and its `recovery` from the agent's.
     dns(DnsOptions) as dns, DnsOptions = DnsOptions::default();
     /// Whether DNS is asked for SRV records, of `_http._tcp` or `_https._tcp`, before addresses. Where there are any they say
@@ -224,6 +227,7 @@ impl Settings {
             check_timeout: self.check_timeout,
             target_delay: self.target_delay,
             ejection: self.ejection.clone(),
+            slow_start: self.slow_start,
             ..pool::Options::default()
         };
         // By the names that they have here.
@@ -272,6 +276,7 @@ mod tests {
         for ping in ["healthz", "http://a.test/healthz", "/a b", ""] {
             assert_eq!(refused(Settings { ping: Some(ping.into()), ..Settings::default() }), "ping", "{ping}");
         }
+        assert_eq!(refused(Settings { slow_start: Some(zero), ..Settings::default() }), "slow_start");
         let ping_interval = Settings { ping_interval: zero, ..Settings::default() };
         assert_eq!(refused(ping_interval), "ping_interval");
         assert_eq!(refused(Settings { ping_interval: Duration::MAX, ..Settings::default() }), "ping_interval");

@@ -125,6 +125,7 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
         .check_after(check_after)
         .check_timeout(settings.check_timeout)
         .ejection(settings.ejection.clone())
+        .slow_start(settings.slow_start)
         .health_check(health_check)
         .build()?;
     let set_stalled = pool.set_stalled();

@@ -96,11 +96,12 @@ mod tests {
     const EXAMPLE: &str = include_str!("../../../../contrib/carom.toml");
 
     /// Shown with an example: nothing holds without them.
-    const EXAMPLES: [&str; 13] = [
+    const EXAMPLES: [&str; 14] = [
         "token_file",
         "hosts",
         "nameservers",
         "ejection",
+        "slow_start",
         "tls",
         "host",
         "check",

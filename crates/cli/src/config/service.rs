@@ -58,6 +58,8 @@ pub(crate) struct Service {
     /// Connections that nobody needs are let go after this.
     pub(crate) max_idle: Option<Duration>,
     pub(crate) ejection: Option<Ejection>,
+    /// Over how long the share of a new or recovered backend grows to the whole.
+    pub(crate) slow_start: Option<Duration>,
     /// More clients at a time are turned away.
     pub(crate) max_clients: usize,
     /// How long what is under way may take when the program stops or the service is removed.
@@ -161,6 +163,11 @@ impl Service {
             return Err(table.wrong("delay", problem));
         }
         let is_http = matches!(protocol, Protocol::Http(_));
+        let slow_start = table.read("slow_start", OR_NOT, time_or_none)?.flatten();
+        if slow_start.is_some() && matches!(protocol, Protocol::Http(Http { http2: Http2::Only, .. })) {
+            let problem = "is not for HTTP/2; accepted: 0, or without http2 = \"only\"";
+            return Err(table.wrong("slow_start", problem));
+        }
         Ok(Service {
             name,
             listen,
@@ -174,6 +181,7 @@ impl Service {
             recovery,
             max_idle: table.read("max_idle", OR_NEVER, time_or_none)?.unwrap_or(Some(MAX_IDLE)),
             ejection: ejection(table, is_http)?,
+            slow_start,
             max_clients: max_clients.unwrap_or(MAX_CLIENTS),
             drain_timeout: drain_timeout.unwrap_or(DRAIN_TIMEOUT),
         })
@@ -196,6 +204,7 @@ impl Service {
             recovery: recovery(ATTEMPTS),
             max_idle: Some(MAX_IDLE),
             ejection: Some(Ejection::default()),
+            slow_start: None,
             max_clients: MAX_CLIENTS,
             drain_timeout: DRAIN_TIMEOUT,
         }

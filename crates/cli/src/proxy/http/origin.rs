@@ -46,6 +46,7 @@ pub(super) fn options(service: &Service, own: &config::Http, resolver: &Resolver
         .recovery(service.recovery.policy())
         .connection_max_idle(service.max_idle)
         .ejection(service.ejection.clone())
+        .slow_start(service.slow_start)
         .retry_stalled(own.retry_stalled)
         .tcp_keepalive(KEEPALIVE)
         .served(false)

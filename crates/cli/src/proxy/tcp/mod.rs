@@ -152,6 +152,7 @@ fn pool<C: Connect>(
         .max_idle(service.max_idle)
         .replace_unused_after(REPLACE_SPARES_AFTER)
         .ejection(service.ejection.clone())
+        .slow_start(service.slow_start)
         .health_check(own.check.as_ref().map(health_check))
         // A session lasts as long as its client likes.
         .learn_latency(false)
