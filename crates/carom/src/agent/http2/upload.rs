@@ -98,8 +98,8 @@ impl Sent {
 }
 
 impl Kept {
-    /// False if that is too much to keep.
-    fn keep(&mut self, frame: &Frame<Bytes>) -> bool {
+    /// This and the next piece; `None` if that is too much to keep.
+    fn with(mut self, frame: &Frame<Bytes>) -> Option<Kept> {
         if let Some(data) = frame.data_ref() {
             self.size += data.len();
             self.pieces.push_back(data.clone());
@@ -107,7 +107,7 @@ impl Kept {
         if let Some(trailers) = frame.trailers_ref() {
             self.trailers = Some(trailers.clone());
         }
-        self.size <= MOST_KEPT
+        (self.size <= MOST_KEPT).then_some(self)
     }
 }
 
@@ -125,11 +125,7 @@ impl HttpBody for Upload {
         let Some(body) = body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         match &frame {
-            Some(Ok(frame)) => {
-                if kept.as_mut().is_some_and(|kept| !kept.keep(frame)) {
-                    *kept = None;
-                }
-            }
+            Some(Ok(frame)) => *kept = kept.take().and_then(|kept| kept.with(frame)),
             Some(Err(error)) => (*failure, *kept) = (Some(error.clone()), None),
             None => {}
         }
