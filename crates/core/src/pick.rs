@@ -109,8 +109,8 @@ impl Picker {
     }
 
     /// A use of a backend failed. When too many have in a row, its idle slots are for when no other has one.
-    pub(crate) fn fail(&mut self, now: Instant, backend: u32) {
-        self.change(backend, |loads| loads.fail(now, backend));
+    pub(crate) fn fail(&mut self, now: Instant, backend: u32, is_penalised: bool) {
+        self.change(backend, |loads| loads.fail(now, backend, is_penalised));
     }
 
     /// A use of a backend succeeded. True if it was failing.

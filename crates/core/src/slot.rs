@@ -126,7 +126,7 @@ pub(crate) enum Aside {
     /// It has idled for a while.
     Check,
     /// It has been used. Passing makes that a successful use, unless its user reported otherwise.
-    AfterUse { report: Report },
+    AfterUse { report: Report, was_short: bool },
     /// Another connection of the backend broke: it waits for its check, or, if nothing is known of it, for a connect.
     Suspect { unknown: bool },
     /// Its check because of that.

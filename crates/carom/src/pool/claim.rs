@@ -99,7 +99,7 @@ impl<C: Connect> Claim<C> {
 
     /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to
     /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it. The reason becomes the
-    /// cause that failing claims report. Unless the connector says that the connection is open or was closed, the idle connections
+    /// cause that failing claims report. Unless the connector says that the connection is open, the idle connections
     /// of the backend that were opened before are checked before they are lent again, or replaced if there is no check. For a connection that is of no use while its backend is fine there is
     /// [`discard`](Claim::discard).
     pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
@@ -113,9 +113,9 @@ impl<C: Connect> Claim<C> {
             }
             // A connector that cannot tell leaves it to the user.
             match liveness(&self.shared, &mut held) {
-                Liveness::Unknown => self.shared.broken(&backend, held.slot, &*error),
+                Liveness::Unknown | Liveness::Closed => self.shared.broken(&backend, held.slot, &*error),
                 Liveness::Broken(cause) => self.shared.broken(&backend, held.slot, &*cause),
-                Liveness::Open | Liveness::Closed => {}
+                Liveness::Open => {}
             }
             let outdated = self.shared.step(|table| table.causes.failed(backend, Failing::Use, error));
             drop_quietly(&self.shared.name, outdated);
@@ -238,7 +238,7 @@ impl<C: Connect> Drop for Claim<C> {
             }
             Liveness::Closed => {
                 tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "a connection came back closed");
-                self.give_up(held, Outcome::Dropped);
+                self.give_up(held, Outcome::Closed);
             }
             Liveness::Broken(cause) => {
                 self.shared.broken(&held.backend, held.slot, &*cause);

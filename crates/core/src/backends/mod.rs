@@ -48,7 +48,7 @@ pub(crate) struct Record<T> {
     checks: Checks,
     pub(crate) setback: Option<Setback>,
     /// When the latest of the attempts that have failed began.
-    tried: Option<Instant>,
+    pub(crate) tried: Option<Instant>,
     part: T,
 }
 

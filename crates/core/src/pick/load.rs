@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// The penalty for a failed use, in median uses. It does not depend on how long the use hung before it failed.
 const FAILED_USE: f32 = 2.0;
 
+/// A use is short when it took less than this part of the mean use time.
+const SHORT: u64 = 4;
+
 /// The most that slow and failed uses count against a backend, in median uses.
 const MAX_EXCESS: f32 = 5.0;
 
@@ -347,12 +350,17 @@ impl Loads {
         load.weigh(load.excess + (slower - load.excess) / 8.0, load.penalty);
     }
 
-    /// A use failed.
-    pub(crate) fn fail(&mut self, now: Instant, backend: u32) {
+    /// A use failed: one more in a row, and perhaps a penalty.
+    pub(crate) fn fail(&mut self, now: Instant, backend: u32, is_penalised: bool) {
         self.pass(now);
         let load = &mut self.loads[backend as usize];
         load.failures = load.failures.saturating_add(1);
-        load.weigh(load.excess, load.penalty + FAILED_USE);
+        load.weigh(load.excess, load.penalty + if is_penalised { FAILED_USE } else { 0.0 });
+    }
+
+    /// Whether a use of the backend was much shorter than most: it may have failed at once.
+    pub(crate) fn is_short(&self, backend: u32, took: Duration) -> bool {
+        self.loads[backend as usize].use_time.is_some_and(|usual| took < Duration::from_nanos(usual.nanos / SHORT))
     }
 
     /// A use succeeded.
@@ -534,7 +542,7 @@ mod tests {
     fn failing_backend_is_avoided_for_a_few_seconds() {
         let (mut loads, now) = loads(2);
         for _ in 0..10 {
-            loads.fail(now, 0);
+            loads.fail(now, 0, true);
             loads.learn(now, 1, Duration::from_millis(1));
         }
         assert_eq!(loads.loads[0].factor, 1.0 + MAX_EXCESS);
@@ -550,9 +558,9 @@ mod tests {
         let quick = Duration::from_micros(200);
         loads.learn(now, 0, quick);
         loads.learn(now, 1, quick);
-        loads.fail(now, 0);
+        loads.fail(now, 0, true);
         assert_eq!((loads.typical_use(0), loads.loads[0].factor), (Some(quick), 1.0 + FAILED_USE));
-        loads.fail(now, 0);
+        loads.fail(now, 0, true);
         loads.begin_anew(0);
         assert_eq!((loads.typical_use(0), loads.loads[0].factor), (None, 1.0), "as one that was never used");
     }
@@ -577,7 +585,7 @@ mod tests {
         for step in [1, 250, 1_000, 60_000] {
             let (mut loads, start) = loads(1);
             let last = start + Duration::from_millis(7_700);
-            (0..3).for_each(|_| loads.fail(last, 0));
+            (0..3).for_each(|_| loads.fail(last, 0, true));
             for passed in (0..=60_000).step_by(step) {
                 loads.pass(last + Duration::from_millis(passed));
                 let after = |millis: u64| MAX_EXCESS * 0.5_f32.powf(millis as f32 / 2_000.0);
@@ -698,11 +706,11 @@ mod tests {
     fn five_failed_uses_in_a_row_make_a_backend_failing_until_a_use_succeeds() {
         let (mut loads, now) = loads(1);
         for _ in 0..3 {
-            (0..4).for_each(|_| loads.fail(now, 0));
+            (0..4).for_each(|_| loads.fail(now, 0, true));
             assert!(!loads.is_failing(0));
             loads.succeed(0);
         }
-        (0..5).for_each(|_| loads.fail(now, 0));
+        (0..5).for_each(|_| loads.fail(now, 0, true));
         loads.begin_anew(0);
         assert!(loads.is_failing(0) && loads.is_aside(0), "a new connection proves nothing");
         assert!(!loads.is_due(0));

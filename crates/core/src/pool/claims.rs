@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::backends::Doubt;
 use crate::idle::Idleness;
 use crate::recovery::DAY;
-use crate::slot::{Life, Phase, Report, Slot, SlotRef, State, Then};
+use crate::slot::{Aside, Life, Phase, Report, Slot, SlotRef, State, Then};
 use crate::waiters::{Avoid, Place, WaiterId};
 use std::time::{Duration, Instant};
 
@@ -94,7 +94,7 @@ impl Machine {
         };
         *report = Report::Failure;
         let backend = found.backend;
-        self.picker.fail(now, backend);
+        self.picker.fail(now, backend, true);
         if self.count_failure(now, backend) {
             self.leave_out(now, backend);
         }
@@ -145,7 +145,11 @@ impl Machine {
         let Some(found) = self.current(slot) else { return false };
         let State::Busy { life, since, timed, unwanted, report } = found.state else { return false };
         let mut in_vain = false;
-        let (index, backend) = (slot.index, found.backend);
+        let (index, backend, recycles) = (slot.index, found.backend, found.recycles);
+        let took = now.saturating_duration_since(since);
+        let was_short = timed && self.picker.loads.is_short(backend, took);
+        let cannot_tell = recycles || self.options.validate_every.is_some();
+        let outcome = if outcome == Outcome::Closed && cannot_tell && was_short { Outcome::Broken } else { outcome };
         let life = match outcome {
             // It turned out closed when it was granted: this was no use, and it may have been closed long before.
             Outcome::Ended => {
@@ -157,6 +161,7 @@ impl Machine {
             | Outcome::Failed
             | Outcome::Broken
             | Outcome::Discarded
+            | Outcome::Closed
             | Outcome::Dropped
             | Outcome::Detached => life.seen_at(now),
         };
@@ -166,13 +171,12 @@ impl Machine {
         self.picker.loads.end_use(backend);
         match outcome {
             Outcome::Open | Outcome::Detached if timed && report.allows_success() => {
-                let took = now.saturating_duration_since(since);
                 self.picker.loads.note_use_time(backend, took);
                 if report == Report::None && self.options.learn_latency {
                     self.picker.loads.learn(now, backend, took);
                 }
             }
-            Outcome::Failed | Outcome::Broken if report != Report::Failure => self.picker.fail(now, backend),
+            Outcome::Failed | Outcome::Broken if report != Report::Failure => self.fail_with(now, backend, life),
             // What ended by itself says nothing about how long uses take; least of all that they are quick.
             Outcome::Open
             | Outcome::Failed
@@ -180,10 +184,10 @@ impl Machine {
             | Outcome::Discarded
             | Outcome::Detached
             | Outcome::Ended
+            | Outcome::Closed
             | Outcome::Dropped => {}
         }
-        let recycles = self.slots[slot.index()].recycles;
-        let checks = (recycles || self.must_validate(now, backend, life)) && !self.must_close(index);
+        let checks = (recycles || self.must_validate(now, backend, life, was_short)) && !self.must_close(index);
         match outcome {
             // The connection has proved itself, the backend has not.
             Outcome::Open if !report.allows_success() => self.forget_setback(index, life),
@@ -194,13 +198,16 @@ impl Machine {
             | Outcome::Failed
             | Outcome::Broken
             | Outcome::Discarded
+            | Outcome::Closed
             | Outcome::Dropped
             | Outcome::Detached => {}
         }
         match outcome {
             Outcome::Open if unwanted || self.is_retired(now, life) => self.close_slot_soon(now, index),
-            Outcome::Open if checks && recycles => self.recycle(now, index, life, report),
-            Outcome::Open if checks => self.validate(now, index, life, report),
+            Outcome::Open if checks && recycles => {
+                self.recycle(now, index, life, Aside::AfterUse { report, was_short })
+            }
+            Outcome::Open if checks => self.validate(now, index, life, Aside::AfterUse { report, was_short }),
             Outcome::Open => self.offer(now, index, life),
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
@@ -225,7 +232,7 @@ impl Machine {
                     self.leave_out(now, backend);
                 }
             }
-            Outcome::Dropped => {
+            Outcome::Closed | Outcome::Dropped => {
                 let then = self.after_end(now, index, life);
                 self.follow(now, index, then);
             }
@@ -271,6 +278,17 @@ impl Machine {
         for (waiter, ahead) in self.waiters.serve_expired(now) {
             self.refuse(waiter, self.expired(ahead));
         }
+    }
+
+    /// A use failed together with its connection. All that were open at a failure that counted may end for the same reason, as when
+    /// their node restarts: they add nothing to the penalty.
+    pub(super) fn fail_with(&mut self, now: Instant, backend: u32, life: Life) {
+        let blamed_at = &mut self.backends.get_mut(backend).blamed_at;
+        let is_news = blamed_at.is_none_or(|at| life.checked > at);
+        if is_news {
+            *blamed_at = Some(now);
+        }
+        self.picker.fail(now, backend, is_news);
     }
 
     /// A use of the backend succeeded: what failed before was not in a row.

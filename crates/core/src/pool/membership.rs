@@ -6,9 +6,12 @@ use crate::backends::{self, Doubt, Health, Part};
 use crate::list::NONE;
 use crate::slot::{Counts, Phase};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) type Record = backends::Record<BackendSlots>;
+
+/// For so long the connections of a backend are distrusted after one of them broke, or a connect failed.
+const DISTRUST: Duration = Duration::from_secs(10);
 
 /// What a pool has of a backend.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(super) struct BackendSlots {
     pub(super) pauses: VecDeque<Instant>,
     /// When a connection was last seen to have broken: those that were opened before are not trusted until they pass a check.
     pub(super) broke_at: Option<Instant>,
+    /// When a use that failed with its connection was last counted: those that were opened before may have ended together with it.
+    pub(super) blamed_at: Option<Instant>,
     /// When a connection was last added or taken away, where that is limited.
     pub(super) changed_at: Option<Instant>,
 }
@@ -38,6 +43,11 @@ impl Record {
     #[inline]
     pub(super) fn is_suspect(&self, checked: Instant) -> bool {
         self.broke_at.is_some_and(|broke_at| checked < broke_at)
+    }
+
+    /// Whether a connection broke or a connect failed lately: connections are validated after every use.
+    pub(super) fn is_distrusted(&self, now: Instant) -> bool {
+        self.broke_at.max(self.tried).is_some_and(|at| now < at + DISTRUST)
     }
 
     /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time; the attempts
@@ -169,7 +179,8 @@ impl Machine {
         }
         // That what was lost could be replaced does not say that there is room for more.
         let working = self.backends.get(index).counts.working();
-        if working == 0 || before.doubt() != Some(Doubt::None) {
+        let is_cut_off = working == 0 && self.backends.get(index).counts.suspects() == 0;
+        if is_cut_off || before.doubt() != Some(Doubt::None) {
             // How long uses took, and that they failed, was before it went.
             self.picker.loads.begin_anew(index);
             self.picker.loads.try_at_once(index);

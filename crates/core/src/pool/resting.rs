@@ -1,7 +1,7 @@
 //! Connections at rest: settled when nobody has taken them for a while, then watched, timed and checked.
 
 use super::{Action, Machine};
-use crate::slot::{Aside, Life, Report, SETTLED_AFTER, SlotRef, State};
+use crate::slot::{Aside, Life, SETTLED_AFTER, SlotRef, State};
 use std::time::{Duration, Instant};
 
 impl Machine {
@@ -59,25 +59,24 @@ impl Machine {
     }
 
     /// A connection has been used, and is cleaned before it is lent again.
-    pub(super) fn recycle(&mut self, now: Instant, index: u32, life: Life, report: Report) {
-        let aside = Aside::AfterUse { report };
+    pub(super) fn recycle(&mut self, now: Instant, index: u32, life: Life, aside: Aside) {
         let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
         self.act(Action::Recycle { slot });
     }
 
-    /// A connection has been used, and its last check was too long ago.
-    pub(super) fn validate(&mut self, now: Instant, index: u32, life: Life, report: Report) {
-        let aside = Aside::AfterUse { report };
+    /// A connection has been used, and may not work any more.
+    pub(super) fn validate(&mut self, now: Instant, index: u32, life: Life, aside: Aside) {
         let suspect = self.backends.get(self.slots[index as usize].backend).is_suspect(life.checked);
         let slot = self.take_aside(now, index, State::Checking { life, last_used: now, since: now, aside });
         self.act(Action::Check { slot, suspect });
     }
 
-    /// Whether a connection is to be checked after use: the last check was long ago, or another connection of the backend broke
-    /// since.
-    pub(super) fn must_validate(&self, now: Instant, backend: u32, life: Life) -> bool {
-        self.options.validate_every.is_some_and(|every| life.checked + every <= now)
-            || self.backends.get(backend).is_suspect(life.checked)
+    /// Whether a connection is to be checked after use: another connection of the backend broke since the last check, or
+    /// connections are validated, and the check was long ago, the backend is distrusted, or the use may have failed at once.
+    pub(super) fn must_validate(&self, now: Instant, backend: u32, life: Life, was_short: bool) -> bool {
+        let record = self.backends.get(backend);
+        let is_due = |every| was_short || record.is_distrusted(now) || life.checked + every <= now;
+        self.options.validate_every.is_some_and(is_due) || record.is_suspect(life.checked)
     }
 
     pub(super) fn take_aside(&mut self, now: Instant, index: u32, state: State) -> SlotRef {

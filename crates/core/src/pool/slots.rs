@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 /// Up to this share is taken off a connection's lifetime when it is born.
 const LIFETIME_SPREAD: f64 = 0.2;
 
+/// A connection that has ended fails its check within this time; one to a node that hangs does not.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
 impl Machine {
     /// Whether the slot is still in the stay it was named in. A driver asks before it brings a result.
     pub fn is_current(&self, slot: SlotRef) -> bool {
@@ -70,7 +73,7 @@ impl Machine {
         let life = life.seen_at(now);
         let backend = self.slots[slot.index()].backend;
         if !passed {
-            let (then, ejected) = self.not_passed(now, slot.index, life, aside);
+            let (then, ejected) = self.not_passed(now, slot.index, life, aside, since);
             self.follow(now, slot.index, then);
             if ejected {
                 self.leave_out(now, backend);
@@ -78,7 +81,7 @@ impl Machine {
             return;
         }
         let life = Life { checked: since, ..life };
-        if let Aside::AfterUse { report } = aside
+        if let Aside::AfterUse { report, .. } = aside
             && report.allows_success()
         {
             self.succeed(now, backend);
@@ -102,19 +105,20 @@ impl Machine {
         }
     }
 
-    /// What follows when a connection has not passed a check or recycle; and whether its backend is ejected now. After a use
-    /// this is a failed use, unless its user has reported one already.
-    fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside) -> (Then, bool) {
+    /// What follows when a connection has not passed a check or recycle that began then; and whether its backend is ejected now.
+    /// After a use this is a failed use, unless its user has reported one already, or the connection had served others and is
+    /// simply gone: then its server may have closed it after this use.
+    fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside, since: Instant) -> (Then, bool) {
         let backend = self.slots[index as usize].backend;
+        let is_gone = life.uses > 1 && now < since + AT_ONCE.min(self.options.check_timeout);
         let ejected = match aside {
-            Aside::AfterUse { report: Report::None | Report::Success | Report::Neutral } => {
-                self.picker.fail(now, backend);
+            Aside::AfterUse { report: Report::None | Report::Success | Report::Neutral, was_short }
+                if was_short || !is_gone =>
+            {
+                self.fail_with(now, backend, life);
                 self.count_failure(now, backend)
             }
-            Aside::AfterUse { report: Report::Failure }
-            | Aside::Check
-            | Aside::Suspect { .. }
-            | Aside::SuspectCheck => false,
+            Aside::AfterUse { .. } | Aside::Check | Aside::Suspect { .. } | Aside::SuspectCheck => false,
         };
         let then = match aside {
             Aside::AfterUse { .. } | Aside::Check => {
@@ -280,9 +284,9 @@ impl Machine {
                 State::Connecting { tries, .. } => self.doubt(now, slot, tries.timeout()),
                 State::Backoff { tries, .. } => self.dial(now, slot.index, tries),
                 State::Idle { life, looked_at, .. } => self.look_at_idle(now, slot, life, looked_at),
-                State::Checking { life, aside, .. } => {
+                State::Checking { life, aside, since, .. } => {
                     let backend = found.backend;
-                    let (then, ejected) = self.not_passed(now, slot.index, life.seen_at(now), aside);
+                    let (then, ejected) = self.not_passed(now, slot.index, life.seen_at(now), aside, since);
                     self.cut_short(now, slot, then, Some(self.options.check_timeout));
                     if ejected {
                         self.leave_out(now, backend);

@@ -166,8 +166,11 @@ pub enum Outcome {
     Discarded,
     /// It had broken when it came back, and has been dropped: the use failed.
     Broken,
-    /// It had ended, or cannot be used again, and has been dropped. Nobody is blamed: that a connection was used up does
-    /// not say that others cannot be made, and each of them is paid for by a use.
+    /// It had been closed when it came back, and has been dropped. Nobody is blamed: that a connection was used up does
+    /// not say that others cannot be made, and each of them is paid for by a use. Where connections are validated or recycled after
+    /// use, they cannot tell whether they broke: then the use failed if it was much shorter than usual.
+    Closed,
+    /// It cannot be used again, and has been dropped. Nobody is blamed.
     Dropped,
     /// Its user keeps it.
     Detached,

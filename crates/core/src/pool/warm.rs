@@ -21,6 +21,10 @@ impl Machine {
         if self.options.leak_after.is_some() || self.waiters.len() > 0 || !self.stalled.is_empty() {
             return None;
         }
+        // Each use is timed: one that was very short may have failed.
+        if self.options.validate_every.is_some() {
+            return None;
+        }
         let load = self.counts.of(Phase::Busy) + 1 + self.options.spares;
         if load.min(self.options.maximum) > self.planned || self.sample_at.is_none() {
             return None;
@@ -29,7 +33,7 @@ impl Machine {
             return None;
         }
         let index = self.picker.choose_warm(&mut self.random)?;
-        if self.picker.has_settled(index) {
+        if self.picker.has_settled(index) || self.slots[index as usize].recycles {
             return None;
         }
         self.arrivals += 1;
@@ -65,7 +69,6 @@ impl Machine {
             || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)
             || self.options.max_uses.is_some_and(|most| life.uses >= most)
-            || self.options.validate_every.is_some_and(|every| life.checked + every <= self.latest)
         {
             return Returned::Declined;
         }

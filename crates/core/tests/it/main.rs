@@ -26,6 +26,7 @@ mod pool_simulation;
 mod pool_stalled;
 mod pool_suspects;
 mod pool_tiers;
+mod pool_validation;
 mod resolver_answers;
 mod resolver_changes;
 mod resolver_rules;

@@ -298,7 +298,7 @@ type UsesUp = fn(&mut Stage, SlotRef);
 #[test]
 fn a_connection_that_was_used_may_end_at_any_age_and_nobody_is_to_blame() {
     let uses_up: [(&str, bool, UsesUp); 4] = [
-        ("closed at release", false, |stage, slot| stage.release(slot, Outcome::Dropped)),
+        ("closed at release", false, |stage, slot| stage.release(slot, Outcome::Closed)),
         ("closed at rest", false, |stage, slot| {
             stage.release(slot, Outcome::Open);
             stage.pass(ms(600));

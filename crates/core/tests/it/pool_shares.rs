@@ -212,7 +212,7 @@ impl Traffic {
         let now = self.now();
         let is_down = self.servers[self.slots[slot.index()]].fault == Fault::Down;
         let outcome = match self.reports {
-            _ if is_down => Outcome::Dropped,
+            _ if is_down => Outcome::Closed,
             Reports::Fail if failed => Outcome::Failed,
             Reports::Failure if failed => {
                 self.machine.report_failure(now, slot);

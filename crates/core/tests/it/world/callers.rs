@@ -234,7 +234,7 @@ impl World {
             [Outcome::Dropped, Outcome::Failed, Outcome::Discarded, Outcome::Dropped, Outcome::Detached]
                 [self.random.below(5)]
         } else if !self.connections[id].alive && self.setting.liveness && self.random.chance(0.8) {
-            if self.connections[id].broken { Outcome::Broken } else { Outcome::Dropped }
+            if self.connections[id].broken { Outcome::Broken } else { Outcome::Closed }
         } else if !self.connections[id].alive && !self.setting.liveness && self.random.chance(0.5) {
             // The user has noticed.
             self.breaks(slot, id);
@@ -250,7 +250,7 @@ impl World {
         self.note(|_| format!("  claim {claim} releases {slot:?} {outcome:?}"));
         self.seats[slot.index()].content = match outcome {
             Outcome::Open | Outcome::Discarded => Content::Idle(id),
-            Outcome::Ended | Outcome::Failed | Outcome::Broken | Outcome::Dropped => {
+            Outcome::Ended | Outcome::Failed | Outcome::Broken | Outcome::Closed | Outcome::Dropped => {
                 self.drop_connection(id);
                 Content::Nothing
             }
