@@ -1,7 +1,8 @@
 //! Managers written for bb8: one for each backend, asked what they are there for.
 
 use carom::managers::bb8::{FromManagers, Managed, from_managers, try_from_managers};
-use carom::{Backend, ClaimError, Policy, Pool};
+use carom::pool::{BackendSnapshot, BackendState};
+use carom::{Backend, ClaimError, Ejection, Policy, Pool};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
@@ -203,6 +204,8 @@ async fn connection_is_validated_at_most_every_500_ms_of_use() {
         let _claim = pool.claim().await.unwrap();
         tokio::time::sleep(ms(1)).await;
     }
+    drop(pool);
+    world.until(|log| log.forgotten.len() == 1).await;
     let checks = world.0.borrow().checks;
     assert!((10..=20).contains(&checks), "{checks} in 10 s");
     let connector = world.connector().validate_every(None);
@@ -212,6 +215,49 @@ async fn connection_is_validated_at_most_every_500_ms_of_use() {
         tokio::time::sleep(ms(1_000)).await;
     }
     assert_eq!(world.0.borrow().checks, checks, "turned off");
+}
+
+/// The manager never says that a connection has broken, and none is due for its validation: the first use that fails at once tells.
+#[tokio::test(start_paused = true)]
+async fn restart_of_a_node_fails_one_use_though_its_connections_never_look_broken() {
+    let world = World::new();
+    let pool = Pool::builder(world.connector()).backends([address(1)]).spares(3).maximum(3).build().unwrap();
+    for _ in 0..2 {
+        let claims = [pool.claim().await.unwrap(), pool.claim().await.unwrap(), pool.claim().await.unwrap()];
+        tokio::time::sleep(ms(20)).await;
+        drop(claims);
+    }
+    world.change(|log| log.invalid = vec![1, 2, 3]);
+    assert!(pool.claim().await.unwrap().id <= 3, "it is handed out");
+    world.until(|log| log.connected.len() > 3).await;
+    for _ in 0..6 {
+        assert!(pool.claim().await.unwrap().id > 3, "its use ended at once, so the others were validated");
+    }
+}
+
+/// It closes each connection after three uses, and the manager never says so.
+#[tokio::test(start_paused = true)]
+async fn node_that_closes_connections_after_use_fails_one_use_and_is_not_blamed() {
+    let world = World::new();
+    let ejection = Ejection::default().consecutive(2);
+    let pool = Pool::builder(world.connector()).backends([address(1), address(2)]).ejection(ejection).build().unwrap();
+    let mut failed = 0;
+    for _ in 0..300 {
+        let claim = pool.claim().await.unwrap();
+        if world.0.borrow().invalid.contains(&claim.id) {
+            failed += 1;
+            continue;
+        }
+        tokio::time::sleep(ms(5)).await;
+        if claim.server == address(1) && claim.uses() == 3 {
+            world.change(|log| log.invalid.push(claim.id));
+        }
+    }
+    let healthy = |backend: &BackendSnapshot| backend.state == BackendState::Healthy;
+    let snapshot = pool.snapshot();
+    assert!(snapshot.pool.backends.iter().all(healthy), "{snapshot:?}");
+    let closed = world.0.borrow().invalid.len();
+    assert!(failed == 1 && closed > 10, "{failed} failed, {closed} were closed");
 }
 
 /// As with bb8 itself; with one attempt, which any blame would use up.

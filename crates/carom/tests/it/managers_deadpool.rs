@@ -277,6 +277,29 @@ async fn failed_recycle_counts_towards_ejection() {
     assert!(ejected(), "{:?}", pool.snapshot());
 }
 
+/// As when its server has closed it after this use.
+#[tokio::test(start_paused = true)]
+async fn failed_recycle_of_a_connection_that_has_served_counts_after_a_short_use_only() {
+    for (use_time, ejected) in [(20, false), (1, true)] {
+        let world = World::new();
+        let pool = Pool::builder(world.connector())
+            .backends((1..=2).map(address))
+            .ejection(Ejection::default().consecutive(1))
+            .build()
+            .unwrap();
+        for last in [false, false, false, false, true] {
+            let claims = [pool.claim().await.unwrap(), pool.claim().await.unwrap()];
+            tokio::time::sleep(ms(if last { use_time } else { 20 })).await;
+            world.change(|log| log.on_recycle = if last { OnRecycle::Refuse } else { OnRecycle::Pass });
+            drop(claims);
+            tokio::time::sleep(ms(1)).await;
+        }
+        let snapshot = pool.snapshot();
+        let is_ejected = snapshot.pool.backends.iter().any(|backend| backend.state == BackendState::Ejected);
+        assert_eq!(is_ejected, ejected, "{use_time} ms: {snapshot:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_check_of_an_idle_connection_recycles_it() {
     let world = World::new();
