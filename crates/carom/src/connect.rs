@@ -60,7 +60,8 @@ impl Liveness {
 ///   and unused, and [`Claim::fail`](crate::Claim::fail).
 /// - A failed use: [`Claim::fail`](crate::Claim::fail), a connection that is [broken](Liveness::Broken) when it comes back, and one
 ///   that does not pass its check or recycle after a use. [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) picks the backend less
-///   for a few seconds, and [`Ejection`](crate::Ejection) counts it.
+///   for a few seconds, and [`Ejection`](crate::Ejection) counts it. A connection that had served other uses, and fails its check or
+///   recycle within 100 ms after one that was not much shorter than usual, is taken to have been closed by its server: no failed use.
 ///
 /// A connection that ends in another way, or is closed when it comes back, blames nothing. It is replaced at once if it was used, and
 /// after one `delay` of the recovery policy if it was not.
@@ -136,7 +137,7 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Cleaning after use: run in the background when a claim has come back, within
     /// `check_timeout`, before the connection is lent again. One that fails, is cut short, or panics is closed and replaced,
-    /// and the use counts as failed; its error is logged at debug level, and kept as the cause in
+    /// and the use may count as failed; its error is logged at debug level, and kept as the cause in
     /// [`CheckCounts`](crate::pool::CheckCounts). Default: `None`, connections are not cleaned.
     ///
     /// Called once after each connect, to learn whether there is a future; that one is dropped without being polled. After
@@ -152,7 +153,9 @@ pub trait Connect: Send + Sync + 'static {
     /// How old the last check may be when a claim comes back. If it is older, [`check`](Connect::check) runs in the background,
     /// within `check_timeout`, before the connection is lent again. A connection that is used more often than this is checked
     /// once in this time, and claims do not wait for it while another connection is idle. For connections that do not know
-    /// whether they have broken. Asked once, when the pool is built; at least a millisecond. Default: never.
+    /// whether they have broken. They are also checked after a use that took less than a quarter of the backend's mean, which may have
+    /// failed at once, and after every use for 10 s after a connection of the backend broke or a connect to it failed. Asked once, when
+    /// the pool is built; at least a millisecond. Default: never.
     fn validate_every(&self) -> Option<Duration> {
         None
     }

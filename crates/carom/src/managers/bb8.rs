@@ -1,11 +1,17 @@
 //! Managers written for bb8: [`from_managers`] makes a connector of them, one manager for each backend.
 //!
 //! `connect` connects, within the pool's recovery policy. `has_broken` is asked when a claim comes back, and each
-//! time an idle connection is claimed. `is_valid` runs in the background, within `check_timeout`: after a
-//! use, before the connection is lent again, if it was last run more than 500 ms ago
-//! ([`validate_every`](FromManagers::validate_every)), and after `check_after` of idling. A connection that has broken or is not
-//! valid is replaced. One that is not valid after a use counts as a failed use of its backend: many managers cannot tell that a
-//! connection has broken, so this is how a node that died under load is noticed. The manager's errors are the connector's: `source()` of a
+//! time an idle connection is claimed. `is_valid` runs in the background, within `check_timeout`: after `check_after` of idling, and after
+//! a use, before the connection is lent again,
+//!
+//! - if it was last run more than 500 ms ago ([`validate_every`](FromManagers::validate_every)),
+//! - if the use took less than a quarter of the backend's mean: it may have failed at once,
+//! - and for 10 s after a connection of the backend broke or was not valid, or a connect to it failed.
+//!
+//! A connection that has broken or is not valid is replaced. Many managers cannot tell that a connection has broken, so this is how a
+//! node that died under load is noticed: a use counts as failed if its connection is not valid after it, or if the use was that short and
+//! its connection has broken. A connection that had served other uses, and is gone after a use of usual length, does not count: its server
+//! may have closed it. The manager's errors are the connector's: `source()` of a
 //! [`ClaimError`](crate::ClaimError) can be downcast to them.
 //!
 //! ```
@@ -90,8 +96,9 @@ pub struct FromManagers<M: ManageConnection, E = <M as ManageConnection>::Error>
 const VALIDATE_EVERY: Duration = Duration::from_millis(500);
 
 impl<M: ManageConnection, E> FromManagers<M, E> {
-    /// `is_valid` runs after a use if it was last run longer ago than this; `None` leaves it to `check_after`. Default 500 ms, at
-    /// least a millisecond. Without it, a dead node whose connections fail without `has_broken` keeps getting claims.
+    /// `is_valid` runs after a use if it was last run longer ago than this, or if there is reason to (see the [module](self)); `None`
+    /// leaves it to `check_after`. Default 500 ms, at least a millisecond. Without it, a dead node whose connections fail without
+    /// `has_broken` keeps getting claims.
     #[must_use]
     pub fn validate_every(mut self, validate_every: impl Into<Option<Duration>>) -> FromManagers<M, E> {
         self.validate_every = validate_every.into();

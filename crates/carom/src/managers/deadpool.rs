@@ -3,8 +3,9 @@
 //! `create` connects, within the pool's recovery policy. `recycle` runs after use: when a claim comes back, before the
 //! connection is lent again, within `check_timeout`, in the background; so a claim never waits for it while another
 //! connection is idle. It also is the check that runs after `check_after` of idling. A connection that it refuses, or that
-//! it did not finish with, is closed and replaced. After a use that counts as a failed use of its backend. `detach` is called when a connection leaves
-//! for good, whatever the reason.
+//! it did not finish with, is closed and replaced. After a use that counts as a failed use of its backend, unless the connection had
+//! served other uses, this one took no less than a quarter of the backend's mean, and `recycle` failed within 100 ms: then its server may
+//! have closed it. `detach` is called when a connection leaves for good, whatever the reason.
 //!
 //! ```
 //! use carom::managers::deadpool::from_managers;

@@ -38,7 +38,8 @@ pub struct Options {
     /// How long a check, a recycle, or an orderly close may take. Default 3 s.
     pub check_timeout: Duration,
     /// A connection is checked after use, within `check_timeout`, before it is lent again, if its last check is older than
-    /// this; at least a millisecond. Default off.
+    /// this; at least a millisecond. Then it is also checked after a use that was much shorter than usual, and after every use while its
+    /// backend is distrusted. Default off.
     pub validate_every: Option<Duration>,
     /// How long claims should wait at most under overload: at its turn a claim is shed that waited longer, once the line has
     /// not been empty for 100 ms (and one that waited ten times as long in any case). Default off.
