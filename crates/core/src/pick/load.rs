@@ -43,6 +43,9 @@ const UNPICKED_TICKS: u32 = 4;
 /// backend look more loaded than one that fails at once.
 const USE_TIMES: f32 = 2.0;
 
+/// Uses that take no longer than this, in seconds, are waited for.
+const SOON: f32 = 0.1;
+
 /// Above this the scale of picks is brought back to 1.
 const MAX_SCALE: f32 = 1e12;
 
@@ -203,6 +206,17 @@ impl Loads {
     #[inline]
     pub(crate) fn is_failing(&self, backend: u32) -> bool {
         self.loads[backend as usize].is_failing()
+    }
+
+    /// Whether more than one of its uses failed lately.
+    #[inline]
+    pub(crate) fn is_unreliable(&self, backend: u32) -> bool {
+        self.loads[backend as usize].penalty > FAILED_USE
+    }
+
+    /// Whether connections come back soon, as far as is known.
+    pub(crate) fn uses_end_soon(&self) -> bool {
+        self.window > 0.0 && self.window <= USE_TIMES * SOON
     }
 
     /// Whether its last use failed.

@@ -25,7 +25,7 @@ impl Machine {
         self.hasten_attempts();
         // Who avoided a backend until now may have a reason to take what is idle.
         self.serve_choosy(now);
-        if let Some(granted) = self.grant_idle(now, place) {
+        if let Some(granted) = self.grant_idle(now, place, true) {
             return granted;
         }
         if request.error_on_empty && self.backends.known() == 0 {
@@ -46,7 +46,7 @@ impl Machine {
         }
         self.hasten_attempts();
         // Whoever came meanwhile stands behind this caller, so an idle connection is its to take.
-        match self.grant_idle(now, place) {
+        match self.grant_idle(now, place, true) {
             Some(granted) => granted,
             None => self.wait(now, place, request),
         }
@@ -66,7 +66,8 @@ impl Machine {
             return self.refused(refusal);
         }
         self.serve_choosy(now);
-        self.grant_idle(now, place).unwrap_or_else(|| self.refused(Refusal::Busy))
+        let others_wait = self.waiters.len() > 0;
+        self.grant_idle(now, place, others_wait).unwrap_or_else(|| self.refused(Refusal::Busy))
     }
 
     /// The caller has taken what was delivered to it, or has given up: the waiter is no more. True if it was still in
@@ -95,6 +96,7 @@ impl Machine {
         *report = Report::Failure;
         let backend = found.backend;
         self.picker.fail(now, backend, true);
+        self.attention |= self.waiters.len() > 0;
         if self.count_failure(now, backend) {
             self.leave_out(now, backend);
         }
@@ -250,7 +252,7 @@ impl Machine {
         if self.serve_first(now, index, life) {
             return;
         }
-        if !self.is_withheld(self.slots[index as usize].backend) {
+        if !self.is_withheld(self.slots[index as usize].backend, true) {
             self.waiters.note_idle();
         }
         self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
@@ -266,7 +268,7 @@ impl Machine {
         if self.serve_first(now, index, life) {
             return;
         }
-        if !self.is_withheld(self.slots[index as usize].backend) {
+        if !self.is_withheld(self.slots[index as usize].backend, true) {
             self.waiters.note_idle();
         }
         self.enter(index, State::Idle { life, last_used, looked_at: now, idleness: Idleness::Using });
@@ -289,6 +291,8 @@ impl Machine {
             *blamed_at = Some(now);
         }
         self.picker.fail(now, backend, is_news);
+        // With one sound backend fewer, claims that wait for another may take what is idle.
+        self.attention |= self.waiters.len() > 0;
     }
 
     /// A use of the backend succeeded: what failed before was not in a row.
@@ -325,8 +329,8 @@ impl Machine {
     }
 
     /// While anyone waits nothing is idle that it would take, so nobody is overtaken here.
-    fn grant_idle(&mut self, now: Instant, place: Place) -> Option<Claimed> {
-        let index = self.choose(now, place)?;
+    fn grant_idle(&mut self, now: Instant, place: Place, can_wait: bool) -> Option<Claimed> {
+        let index = self.choose(now, place, can_wait)?;
         let State::Idle { life, .. } = self.slots[index as usize].state else {
             unreachable!("the picker holds idle slots only")
         };
@@ -399,7 +403,7 @@ impl Machine {
 
     /// Nearly always the first in line; only those who avoid this very backend let others go ahead.
     fn first_who_takes(&self, now: Instant, backend: u32) -> Option<(WaiterId, Place)> {
-        if self.is_withheld(backend) {
+        if self.is_withheld(backend, true) {
             return None;
         }
         self.waiters.in_line().find(|(_, place)| self.takes(now, *place, backend))
@@ -444,7 +448,7 @@ impl Machine {
         now.saturating_duration_since(since) > limit
     }
 
-    fn choose(&mut self, now: Instant, place: Place) -> Option<u32> {
+    fn choose(&mut self, now: Instant, place: Place, can_wait: bool) -> Option<u32> {
         self.picker.loads.pass(now);
         let avoided = self.avoided(now, place);
         let index = if avoided.is_nothing() {
@@ -453,24 +457,42 @@ impl Machine {
             let stalled = &self.stalled;
             self.picker.choose_avoiding(|backend| avoided.includes(backend, stalled), &mut self.random)
         };
-        index.filter(|&index| !self.is_withheld(self.slots[index as usize].backend))
+        if index.is_none_or(|index| !self.is_withheld(self.slots[index as usize].backend, can_wait)) {
+            return index;
+        }
+        let order = self.backends.order().iter().copied();
+        let withheld: Vec<u32> = order.filter(|&backend| self.is_withheld(backend, can_wait)).collect();
+        let avoids = |backend| withheld.contains(&backend) || avoided.includes(backend, &self.stalled);
+        self.picker.choose_avoiding(avoids, &mut self.random)
     }
 
     /// Uses of a failing backend would end at once and take claim after claim: while another can serve, it gets one use a second.
-    fn is_withheld(&self, backend: u32) -> bool {
-        self.picker.is_failing(backend) && !self.picker.loads.is_due(backend) && self.another_is_sound(backend)
+    /// So does an unreliable one, as long as the claim can wait and a connection of another backend comes back soon.
+    fn is_withheld(&self, backend: u32, can_wait: bool) -> bool {
+        let is_worse_than_waiting =
+            can_wait && self.picker.is_unreliable(backend) && self.another_comes_back_soon(backend);
+        (self.picker.is_failing(backend) || is_worse_than_waiting)
+            && !self.picker.loads.is_due(backend)
+            && self.another_is_sound(backend)
     }
 
-    /// Whether a backend other than this one can serve that is neither failing nor stalled.
+    /// Whether uses are short, and fewer claims wait than connections of other backends are in use.
+    fn another_comes_back_soon(&self, backend: u32) -> bool {
+        let busy = self.counts.of(Phase::Busy).saturating_sub(self.backends.get(backend).counts.of(Phase::Busy));
+        self.waiters.len() < busy && self.picker.loads.uses_end_soon()
+    }
+
+    /// Whether a backend other than this one can serve that is neither failing, unreliable nor stalled.
     fn another_is_sound(&self, backend: u32) -> bool {
         self.another_can_serve(|other| {
-            other == backend || self.picker.is_failing(other) || self.stalled.contains(&other)
+            let fails = self.picker.is_failing(other) || self.picker.is_unreliable(other);
+            other == backend || fails || self.stalled.contains(&other)
         })
     }
 
     /// Nothing is idle but what is withheld.
     fn withholds_idle(&self) -> bool {
-        self.picker.only_failing().is_some_and(|mut failing| failing.all(|backend| self.is_withheld(backend)))
+        self.picker.only_failing().is_some_and(|mut failing| failing.all(|backend| self.is_withheld(backend, true)))
     }
 
     /// Those who avoid a backend may stand in line while something of it is idle, and all do beside what is withheld. When no
@@ -486,7 +508,7 @@ impl Machine {
         }
         let choosy: Vec<(WaiterId, Place)> = self.waiters.in_line().collect();
         for (waiter, place) in choosy {
-            let Some(index) = self.choose(now, place) else { continue };
+            let Some(index) = self.choose(now, place, true) else { continue };
             let State::Idle { life, .. } = self.slots[index as usize].state else { continue };
             self.serve(now, waiter, place, index, life);
         }

@@ -64,6 +64,9 @@ pub struct BackendSnapshot {
     /// Its last 5 uses failed: with [`Pick::LeastLoaded`](crate::pick::Pick::LeastLoaded) it gets one use a second while another
     /// can serve.
     pub failing: bool,
+    /// More than one of its uses failed lately: with [`Pick::LeastLoaded`](crate::pick::Pick::LeastLoaded) it gets one use a second
+    /// while a connection of another comes back soon.
+    pub unreliable: bool,
 }
 
 /// Something lent.
@@ -147,6 +150,7 @@ impl Machine {
             next_attempt: self.next_attempt(record),
             typical_use: self.picker.loads.typical_use(index),
             failing: self.picker.is_failing(index),
+            unreliable: self.picker.is_unreliable(index),
         }
     }
 }

@@ -33,7 +33,8 @@ impl Machine {
             return None;
         }
         let index = self.picker.choose_warm(&mut self.random)?;
-        if self.picker.has_settled(index) || self.slots[index as usize].recycles {
+        let slot = &self.slots[index as usize];
+        if self.picker.has_settled(index) || slot.recycles || self.picker.is_unreliable(slot.backend) {
             return None;
         }
         self.arrivals += 1;
@@ -65,6 +66,7 @@ impl Machine {
         if found.recycles
             || !report.allows_success()
             || self.picker.is_failing(found.backend)
+            || self.picker.is_unreliable(found.backend)
             || record.is_suspect(life.checked)
             || record.health.is_removed()
             || life.expires.is_some_and(|expires| expires <= self.latest)

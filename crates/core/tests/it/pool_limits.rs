@@ -868,3 +868,26 @@ fn slot_that_waits_for_its_redial_does_not_hold_up_the_others_of_its_backend() {
     stage.pass(ms(1));
     assert_eq!((stage.dialling(1), stage.of(Phase::Backoff)), (2, 0));
 }
+
+#[test]
+fn backend_that_failed_twice_lately_is_left_out_while_another_is_soon_free() {
+    for (takes, left_out) in [(10, true), (200, false)] {
+        let mut stage = Stage::connected(options(3, 3), &[1, 2, 3]);
+        for _ in 0..2 {
+            let slots = [0; 3].map(|_| stage.take());
+            stage.pass(ms(takes));
+            let of_it = slots.into_iter().find(|&slot| lent_from(&stage, slot) == 1).expect("each has a connection");
+            stage.machine.report_failure(stage.now, of_it);
+            slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+        }
+        let others = [stage.take(), stage.take()];
+        let third = stage.claim(ms(60_000));
+        assert_eq!(matches!(third, Claimed::Waiting(_)), left_out, "uses take {takes} ms");
+        if let Claimed::Waiting(waiter) = third {
+            stage.release(others[0], Outcome::Open);
+            assert!(stage.granted(waiter).is_some_and(|slot| lent_from(&stage, slot) != 1));
+            let last = stage.machine.try_claim(stage.now);
+            assert!(matches!(last, Claimed::Granted { .. }), "this claim cannot wait: {last:?}");
+        }
+    }
+}

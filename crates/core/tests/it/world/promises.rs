@@ -510,7 +510,7 @@ impl World {
     }
 
     pub(super) fn failing_servers(&self, snapshot: &Snapshot) -> Vec<usize> {
-        let failing = snapshot.backends.iter().filter(|backend| backend.failing);
+        let failing = snapshot.backends.iter().filter(|backend| backend.failing || backend.unreliable);
         failing.map(|backend| self.server_of(&backend.backend)).collect()
     }
 
@@ -534,7 +534,7 @@ impl World {
         };
         for &claim in self.line.values().filter(|_| snapshot.counts.of(Phase::Idle) > 0) {
             let mut idle = snapshot.backends.iter().filter(|backend| backend.counts.of(Phase::Idle) > 0);
-            let withheld = idle.all(|backend| backend.failing);
+            let withheld = idle.all(|backend| backend.failing || backend.unreliable);
             let is_avoided =
                 |backend: &BackendSnapshot| Some(self.server_of(&backend.backend)) == self.avoided_by(claim);
             let others = |backend: &&BackendSnapshot| !backend.failing && (withheld || !is_avoided(backend));
@@ -623,7 +623,10 @@ impl World {
             Refusal::Busy => {
                 let snapshot = self.machine.snapshot();
                 let idle = snapshot.backends.iter().filter(|backend| backend.counts.of(Phase::Idle) > 0);
-                assert!(idle.into_iter().all(|backend| backend.failing), "busy, but something is idle");
+                // It does not overtake those who wait rather than take what an unreliable server has.
+                let withheld =
+                    |backend: &BackendSnapshot| backend.failing || backend.unreliable && !self.line.is_empty();
+                assert!(idle.into_iter().all(withheld), "busy, but something is idle");
                 assert_eq!(claim.deadline, None);
             }
             Refusal::Closed => assert!(matches!(state, State::Stopping | State::Stopped)),
