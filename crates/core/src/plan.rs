@@ -45,8 +45,7 @@
 //! their choices differ as their preference orders do, and all clients together come close to the weights.)
 //! Equal weights make this the dealing described above.
 //!
-//! - Turns of dead backends are replaced as above, by weight; a dead backend without a turn is not watched (by the plan: a
-//!   pool that has room for it watches it all the same).
+//! - Turns of dead backends are replaced as above, by weight; a dead backend without a turn is not watched.
 //! - Weight 0 beside others counts as a hundredth of weight 1: it gets a slot where very many are shared out, or when
 //!   nobody else of its priority is alive.
 //! - With [`Spread::Single`] weights say who comes first when there are fewer slots than backends.
@@ -72,7 +71,8 @@ pub(crate) use weighted::share;
 pub struct Have {
     /// Slots bound to the backend now. The plan does not depend on it; [`Plan::additions`] and [`Plan::removals`] do.
     pub slots: usize,
-    /// Whether the backend is dead: its attempts ran out, and one slot is enough to watch it.
+    /// Whether one slot is enough, which sees whether the backend can be connected to. (A pool does not plan for backends that
+    /// are dead for certain: it probes them without a slot.)
     pub dead: bool,
     /// Backends with a lower number go first, as in SRV records.
     pub priority: u16,

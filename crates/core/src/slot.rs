@@ -144,15 +144,6 @@ pub(crate) enum Then {
     },
 }
 
-impl Then {
-    pub(crate) fn is_retry(&self) -> bool {
-        match self {
-            Then::Retry { .. } => true,
-            Then::Gone => false,
-        }
-    }
-}
-
 /// What a slot is doing, for people and for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -312,6 +303,8 @@ pub(crate) struct Slot {
     pub(crate) standing: u32,
     /// When its last attempt to connect began.
     pub(crate) dialled_at: Instant,
+    /// It probes a dead backend, and does not count against the maximum.
+    pub(crate) probe: bool,
     /// The backend has sent bytes on its connection that no user has read.
     pub(crate) has_unread: bool,
     /// Its connection is cleaned after use, before it is lent again.

@@ -79,7 +79,8 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// Most connections the whole pool ever has, those of removed backends that are still in use aside. Default 16.
+    /// Most connections the whole pool ever has, those of removed backends that are still in use aside. Default 16. Attempts at dead
+    /// backends do not count: so many of them run at a time, and at most 16.
     pub fn maximum(mut self, maximum: usize) -> Builder<C> {
         self.options.maximum = maximum;
         self

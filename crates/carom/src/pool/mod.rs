@@ -297,7 +297,8 @@ impl<C: Connect> Pool<C> {
             () = sleep => {
                 let left = self.owner.shared.outstanding(clock::now());
                 let snapshot = self.snapshot().pool;
-                let closing = snapshot.counts.of(Phase::Closing) + snapshot.draining.of(Phase::Closing);
+                let counts = [snapshot.counts, snapshot.draining, snapshot.probes];
+                let closing = counts.iter().map(|counts| counts.of(Phase::Closing)).sum();
                 Drained { left, closing, cut: 0 }
             }
         }

@@ -23,12 +23,12 @@ use std::time::Instant;
 ///   Unproven ----------------> Proven <---------+   +--------------------------------+
 ///      |                         |              |   |                                |
 ///      |                         +--------------|---+------> Dead <------------------+
-///      +--- attempts ran out ----------------------------->   |   |  tried at max_delay by one slot; every second if all are
+///      +--- attempts ran out ----------------------------->   |   |  probed at max_delay; every second if all are dead
 ///                                               +-- success --+   |
 ///   any ---- no longer resolved ----> Removed <-------------------+
 /// ```
 ///
-/// A dead backend whose tier is not needed, because a better one serves, is not watched and so not called dead for ever: it
+/// A dead backend whose tier is not needed, because a better one serves, is not probed and so not called dead for ever: it
 /// goes back to where it came from, doubted.
 ///
 /// As long as another backend is doubted less, the plan treats a doubted one with nothing working like a dead one: it keeps

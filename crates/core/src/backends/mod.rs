@@ -395,12 +395,6 @@ impl<T> Backends<T> {
         self.free.push(index);
     }
 
-    /// A backend becomes the least preferred.
-    pub(crate) fn demote(&mut self, index: u32) {
-        self.order.retain(|&known| known != index);
-        self.order.push(index);
-    }
-
     /// The least preferred backend moves to a random place; false when there is nothing to move.
     pub(crate) fn decohere(&mut self, random: &mut Random) -> bool {
         if self.order.len() < 2 {

@@ -1,20 +1,21 @@
 //! Attempts to connect: dialled in turn, doubted, failed, and what that means for their backend.
 
-use super::{Action, Machine, State as PoolState};
+use super::{Action, Machine};
 use crate::backends::{Doubt, Health, Rest, Setback};
 use crate::recovery::{SHORTEST_DELAY, Tries, YOUNG};
 use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
 
 impl Machine {
-    /// Adds a slot to a backend and dials, if it is its turn.
-    pub(super) fn add_slot(&mut self, now: Instant, backend: u32) {
+    /// Adds a slot to a backend, or a probe, and dials, if it is its turn.
+    pub(super) fn add_slot(&mut self, now: Instant, backend: u32, probe: bool) {
         let index = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 epoch: 0,
                 backend,
                 standing: 0,
                 dialled_at: now,
+                probe,
                 has_unread: false,
                 recycles: false,
                 state: State::Gone,
@@ -23,7 +24,7 @@ impl Machine {
         });
         let record = self.backends.get_mut(backend);
         let slot = &mut self.slots[index as usize];
-        slot.backend = backend;
+        (slot.backend, slot.probe) = (backend, probe);
         slot.standing = record.slots.len() as u32;
         record.slots.push(index);
         let policy = self.options.recovery.for_connect(record.health.has_worked());
@@ -36,7 +37,7 @@ impl Machine {
             None => Tries::new(policy),
         };
         let until = match setback {
-            Some(Setback { until, .. }) if until > now && self.may_dial(now, backend) => Some(until),
+            Some(Setback { until, .. }) if until > now && (probe || self.may_dial(now, backend)) => Some(until),
             Some(_) | None => None,
         };
         match until.max(self.take_pause(now, backend)) {
@@ -68,13 +69,20 @@ impl Machine {
         let backend = self.slots[index as usize].backend;
         // Out of its old phase first: it must not stand in its own way.
         self.enter(index, State::Held { tries: tries.clone() });
-        let may_dial = self.may_dial(now, backend);
-        let record = self.backends.get_mut(backend);
-        if !may_dial {
-            record.held.push_back(index);
-            return;
+        if self.slots[index as usize].probe {
+            self.held_probes.push_back(index);
+            self.give_probes_turns(now);
+        } else if self.may_dial(now, backend) {
+            self.connect(now, index, tries);
+        } else {
+            self.backends.get_mut(backend).held.push_back(index);
         }
-        let address = record.backend.clone();
+    }
+
+    /// Begins an attempt.
+    pub(super) fn connect(&mut self, now: Instant, index: u32, tries: Tries) {
+        let backend = self.slots[index as usize].backend;
+        let address = self.backends.get(backend).backend.clone();
         let timeout = tries.timeout();
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
         let dialled = &mut self.slots[index as usize];
@@ -138,7 +146,7 @@ impl Machine {
 
     /// An attempt failed: says what follows for the slot, and what it means for the backend.
     pub(super) fn consume_attempt(&mut self, now: Instant, index: u32, mut tries: Tries) -> Then {
-        let Slot { backend, ref state, .. } = self.slots[index as usize];
+        let Slot { backend, probe, ref state, .. } = self.slots[index as usize];
         let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
         let record = self.backends.get(backend);
         let others_work = record.counts.working() > itself - usize::from(state.is_suspect());
@@ -152,13 +160,7 @@ impl Machine {
                 let tries = Tries::watching(policy);
                 let failures = tries.failures(policy);
                 self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
-                // Where not all that are dead can be watched at once, they take turns.
-                let failed_with_many = self.state == PoolState::Failed && self.backends.known() > self.options.maximum;
-                if failed_with_many || self.take_turns {
-                    self.backends.demote(backend);
-                    self.plan_soon();
-                }
-                Then::Retry { tries, until }
+                if probe { Then::Retry { tries, until } } else { Then::Gone }
             }
             Health::Unproven { .. } | Health::Proven { .. } => {
                 // That a connection fails does not say that others cannot be made, unless it was the last.
@@ -172,9 +174,11 @@ impl Machine {
                         Then::Gone
                     }
                     None => {
-                        let tries = Tries::watching(policy);
-                        self.bury(now, backend);
-                        Then::Retry { tries, until: now + self.watch_delay(has_worked) }
+                        let failures = tries.failures(policy);
+                        let until = now + self.watch_delay(has_worked);
+                        self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
+                        self.bury(now, backend, index);
+                        Then::Gone
                     }
                 };
                 // A connect that fails while others work says that there are enough of them: that is what resting is for.
@@ -231,11 +235,10 @@ impl Machine {
     pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
         let Slot { backend, dialled_at, .. } = self.slots[index as usize];
         let policy = self.options.recovery.for_connect(self.backends.get(backend).health.has_worked());
-        let is_unused = life.uses == 0;
-        if is_unused && lived(life) < YOUNG {
+        if is_failed_attempt(life) {
             return self.consume_attempt(now, index, Tries::resumed(policy, life.failures));
         }
-        let delayed = if is_unused && self.waiters.len() == 0 { now + policy.first_delay() } else { now };
+        let delayed = if life.uses == 0 && self.waiters.len() == 0 { now + policy.first_delay() } else { now };
         self.pause(now, backend, delayed.max(dialled_at + SHORTEST_DELAY));
         Then::Gone
     }
@@ -247,6 +250,11 @@ impl Machine {
             self.backends.get_mut(self.slots[index as usize].backend).setback = None;
         }
     }
+}
+
+/// Whether a connection that has ended by itself is a failed attempt: it was young and unused.
+pub(super) fn is_failed_attempt(life: Life) -> bool {
+    life.uses == 0 && lived(life) < YOUNG
 }
 
 /// How long a connection is known to have lived.

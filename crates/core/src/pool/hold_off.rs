@@ -6,6 +6,7 @@
 //! closes a connection whose client does not answer, is not shutting down: its connection is replaced.
 
 use super::Machine;
+use super::dials::is_failed_attempt;
 use crate::backends::Health;
 use crate::slot::{Life, Phase, SlotRef, State, Then};
 use std::time::Instant;
@@ -27,10 +28,7 @@ impl Machine {
         let has_unread = self.slots[index as usize].has_unread;
         let holds_off = life.uses == 0 && !has_unread && self.begin_hold_off(now, index);
         let then = self.after_end(now, index, life);
-        let failed = then.is_retry();
-        // A dead backend is watched by one slot, at its own pace.
-        let is_dead = self.backends.get(self.slots[index as usize].backend).health.is_dead();
-        (if holds_off && !is_dead { Then::Gone } else { then }, failed)
+        (if holds_off { Then::Gone } else { then }, is_failed_attempt(life))
     }
 
     /// No spares for the slot's backend for a while. Its other unused connections close: they would only wait for the same end.

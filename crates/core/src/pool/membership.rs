@@ -20,6 +20,8 @@ pub(super) struct BackendSlots {
     /// Slots that wait for their turn to connect, oldest first; some may have moved on.
     pub(super) held: VecDeque<u32>,
     pub(super) counts: Counts,
+    /// Those of `slots` that are probes, by phase. They are not among `counts`.
+    pub(super) probes: Counts,
     /// The backend closed an unused connection: until then only waiting claims are connected.
     pub(super) held_off_until: Option<Instant>,
     /// Of each connection that ended: when its place may be dialled again.
@@ -50,17 +52,18 @@ impl Record {
         self.broke_at.max(self.tried).is_some_and(|at| now < at + DISTRUST)
     }
 
-    /// Whether one more of its slots may dial. Until a backend has worked, and while it is dead, one at a time; the attempts
-    /// that hang do not count then.
+    /// Whether one more of its slots may dial. Until a backend has worked, one at a time; the attempts that hang do not count
+    /// then.
     pub(super) fn may_dial(&self, hanging: usize, limit: usize) -> bool {
         match self.health {
             Health::Proven { .. } => self.counts.of(Phase::Connecting) < limit,
-            Health::Unproven { .. } | Health::Dead { .. } => {
+            Health::Unproven { .. } => {
                 let dialling = [Phase::Connecting, Phase::Backoff, Phase::Closing];
                 let dialling: usize = dialling.into_iter().map(|phase| self.counts.of(phase)).sum();
                 dialling == hanging && hanging < limit
             }
-            Health::Removed => false,
+            // A dead backend is probed.
+            Health::Dead { .. } | Health::Removed => false,
         }
     }
 }
@@ -121,6 +124,11 @@ impl Machine {
     }
 
     fn drop_backend(&mut self, now: Instant, index: u32) {
+        for slot in self.backends.get(index).slots.clone() {
+            if self.slots[slot as usize].probe {
+                self.set_probe(slot, false);
+            }
+        }
         // Its slots stop counting against the maximum: what is in use drains.
         let counts = self.backends.get(index).counts;
         for phase in Phase::ALL {
@@ -162,11 +170,12 @@ impl Machine {
         self.attention = true;
     }
 
-    /// Declares a backend dead.
-    pub(super) fn bury(&mut self, now: Instant, index: u32) {
+    /// Declares a backend dead, when an attempt of this slot was its last.
+    pub(super) fn bury(&mut self, now: Instant, index: u32, slot: u32) {
         let worked = self.backends.get(index).health.has_worked();
         self.backends.set_health(index, Health::Dead { worked });
         self.close_suspects(now, index, NONE);
+        self.begin_probing(now, index, slot);
         self.plan_soon();
         self.note_outage(now);
     }

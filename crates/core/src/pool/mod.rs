@@ -21,6 +21,7 @@ mod observation;
 mod options;
 mod outage;
 mod outliers;
+mod probes;
 mod ready;
 mod resting;
 mod sizing;
@@ -84,6 +85,10 @@ pub struct Machine {
     counts: Counts,
     /// Slots of removed backends by phase.
     draining: Counts,
+    /// Probes of dead backends by phase. They are no slots of the pool.
+    probes: Counts,
+    /// Probes that wait for their turn to connect, oldest first; some may have moved on.
+    held_probes: VecDeque<u32>,
     backends: Backends<BackendSlots>,
     picker: Picker,
     waiters: Waiters,
@@ -120,8 +125,6 @@ pub struct Machine {
     has_tiers: bool,
     /// Backends that get no claims while another can serve; in no order.
     stalled: Vec<u32>,
-    /// Not all who should be watched are: they take turns.
-    take_turns: bool,
     /// When the last hold-off of a backend ends.
     held_off_until: Option<Instant>,
     /// Something changed that a plan must answer.
@@ -151,6 +154,8 @@ impl Machine {
             free_slots: Vec::new(),
             counts: Counts::default(),
             draining: Counts::default(),
+            probes: Counts::default(),
+            held_probes: VecDeque::new(),
             backends: Backends::default(),
             picker: Picker::new(options.pick, options.slow_start, now),
             waiters: Waiters::new(),
@@ -174,7 +179,6 @@ impl Machine {
             unserved: 0,
             has_tiers: false,
             stalled: Vec::new(),
-            take_turns: false,
             held_off_until: None,
             stale_plan: true,
             unwanted: Vec::new(),
@@ -322,7 +326,7 @@ impl Machine {
     }
 
     fn notice_end(&mut self) {
-        if self.state == State::Stopping && self.counts.total() + self.draining.total() == 0 {
+        if self.state == State::Stopping && self.counts.total() + self.draining.total() + self.probes.total() == 0 {
             self.state = State::Stopped;
             self.attention = true;
         }

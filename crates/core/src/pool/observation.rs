@@ -56,11 +56,11 @@ pub struct Counters {
 }
 
 impl Observation {
-    /// Each backend with its slots, most preferred first, then the removed ones that still drain.
+    /// Each backend with its slots and probes, most preferred first, then the removed ones that still drain.
     pub fn backends(&self) -> impl Iterator<Item = (&BackendSnapshot, &[SlotGlance])> {
         let mut rest = &self.slots[..];
         self.figures.backends.iter().map(move |backend| {
-            let (own, others) = rest.split_at(backend.counts.total());
+            let (own, others) = rest.split_at(backend.counts.total() + backend.probes.total());
             rest = others;
             (backend, own)
         })
@@ -104,7 +104,7 @@ impl Machine {
 
     /// When a backend is tried again, if nothing of it works and nothing is under way.
     pub(super) fn next_attempt(&self, record: &Record) -> Option<Instant> {
-        if record.counts.working() + record.counts.of(Phase::Connecting) > 0 {
+        if record.counts.working() + record.counts.of(Phase::Connecting) + record.probes.of(Phase::Connecting) > 0 {
             return None;
         }
         let attempt = |&slot: &u32| match self.slots[slot as usize].state {

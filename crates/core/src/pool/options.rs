@@ -12,7 +12,8 @@ use std::time::Duration;
 pub struct Options {
     /// Idle or connecting connections that the whole pool keeps beyond what is in use. Default 2.
     pub spares: usize,
-    /// Most slots the whole pool ever has, those of removed backends that are still in use aside. Default 16.
+    /// Most slots the whole pool ever has, those of removed backends that are still in use aside. Probes of dead backends have
+    /// no slot; at most this many run at a time, and at most 16. Default 16.
     pub maximum: usize,
     /// More waiters than this are refused at once; with 0 there must be `spares`. Default none: the line is as long as callers
     /// make it.

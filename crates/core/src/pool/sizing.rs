@@ -7,7 +7,7 @@ use crate::filter::LowPass;
 use crate::idle::{self, Idleness};
 use crate::options::OptionsError;
 use crate::plan::{Have, Spread, plan, share};
-use crate::slot::{Phase, SlotRef, State, Then};
+use crate::slot::{Phase, Slot, SlotRef, State, Then};
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Machine {
         // Suspects count as idle, but no claim that waits can have them.
         let suspects = if self.waiters.len() > 0 { self.counts.suspects() } else { 0 };
         let load = self.counts.of(Phase::Busy) + self.waiters.len() + self.options.spares.max(suspects);
-        // Without load a failed pool would never try again.
+        // A failed pool without load would not try backends that have replaced dead ones.
         let least = usize::from(self.state == PoolState::Failed);
         load.max(least).min(self.options.maximum)
     }
@@ -89,11 +89,13 @@ impl Machine {
         let is_in = |index: &u32| !self.is_out(*index);
         let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
         let serving = self.find_serving(&order);
+        self.arrange_tiers(&order, serving);
+        self.arrange_probes(now, &order, serving);
+        let is_planned = |index: &u32| !self.backends.get(*index).health.is_dead();
+        let order: Vec<u32> = order.into_iter().filter(is_planned).collect();
         let have: Vec<Have> = order.iter().map(|&index| self.have(index, serving)).collect();
         let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
-        self.arrange_tiers(&order, &have, &plan.want, serving);
         self.connect_until_ready(now, &order, &mut plan.want);
-        self.watch_the_dead(&order, serving, &mut plan.want);
         self.try_beside_hanging(now, &order, &mut plan.want);
         if let Some(serving) = serving {
             self.spare_the_strained(now, serving, &order, &have, &mut plan.want);
@@ -126,7 +128,7 @@ impl Machine {
             }
             left -= 1;
             if self.may_change(now, backend) {
-                self.add_slot(now, backend);
+                self.add_slot(now, backend, false);
             }
         }
         self.follow_suspects(now);
@@ -155,22 +157,11 @@ impl Machine {
         if record.counts.of(Phase::Closing) == 0 {
             return 0;
         }
-        let leaves = |&&slot: &&u32| matches!(self.slots[slot as usize].state, State::Closing { then: Then::Gone, .. });
+        let leaves = |&&slot: &&u32| {
+            let Slot { probe, state, .. } = &self.slots[slot as usize];
+            !probe && matches!(state, State::Closing { then: Then::Gone, .. })
+        };
         record.slots.iter().filter(leaves).count()
-    }
-
-    /// A dead backend to which the plan deals no slot, since few are wanted and others serve, would stay dead for ever, however
-    /// well it works by now: one slot watches it, as far as there is room beside those that serve.
-    fn watch_the_dead(&self, order: &[u32], serving: Option<Tier>, want: &mut [usize]) {
-        let Some(serving) = serving else { return };
-        let mut room = self.options.maximum.saturating_sub(want.iter().sum());
-        for (want, &index) in want.iter_mut().zip(order) {
-            let record = self.backends.get(index);
-            if room > 0 && *want == 0 && record.health.is_dead() && record.backend.priority() <= serving.priority {
-                *want = 1;
-                room -= 1;
-            }
-        }
     }
 
     /// Backends that work, but at which further connects hang or fail, get no more slots than they can use. The others take
@@ -339,7 +330,7 @@ impl Machine {
     }
 
     /// Whether a connection may be added to a backend, or taken from it, now; if not, the plan is made again when it may.
-    fn may_change(&mut self, now: Instant, backend: u32) -> bool {
+    pub(super) fn may_change(&mut self, now: Instant, backend: u32) -> bool {
         let Some(churn) = self.options.churn_per_second else { return true };
         let record = self.backends.get_mut(backend);
         let next = record.changed_at.map(|at| at + Duration::from_secs_f64(1.0 / churn));

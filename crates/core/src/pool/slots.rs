@@ -1,5 +1,6 @@
 //! What slots go through: what becomes of what was asked for, from state to state, until they are no more.
 
+use super::membership::BackendSlots;
 use super::{Action, Ending, Machine, State as PoolState};
 use crate::recovery::SHORTEST_DELAY;
 use crate::slot::{Aside, Life, Phase, Report, Slot, SlotRef, State, Then};
@@ -48,6 +49,14 @@ impl Machine {
             .max_lifetime
             .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
         self.replace_suspects(now, backend);
+        if self.slots[slot.index()].probe {
+            self.stop_probes(now, backend, index);
+            let takes_slot = self.take_slot(now, index);
+            self.give_probes_turns(now);
+            if !takes_slot {
+                return self.close_slot(now, index);
+            }
+        }
         self.offer(now, index, Life { born: now, seen: now, checked: now, expires, uses: 0, failures });
         self.give_turns(now, backend);
     }
@@ -165,22 +174,29 @@ impl Machine {
     /// Moves a slot to another state, and counts it there. The warm path does the same by itself, for its two moves.
     pub(super) fn enter(&mut self, index: u32, state: State) -> SlotRef {
         let slot = &mut self.slots[index as usize];
-        let record = self.backends.get_mut(slot.backend);
-        let pool_counts = if record.health.is_removed() { &mut self.draining } else { &mut self.counts };
+        let is_removed = self.backends.get(slot.backend).health.is_removed();
+        let record: &mut BackendSlots = self.backends.get_mut(slot.backend);
+        let (counts, pool_counts) = if slot.probe {
+            (&mut record.probes, &mut self.probes)
+        } else if is_removed {
+            (&mut record.counts, &mut self.draining)
+        } else {
+            (&mut record.counts, &mut self.counts)
+        };
         if let Some(before) = slot.state.phase() {
-            record.counts.leave(before);
+            counts.leave(before);
             pool_counts.leave(before);
             if before == Phase::Idle {
                 self.picker.remove(index);
             }
         }
         if let Some(after) = state.phase() {
-            record.counts.enter(after);
+            counts.enter(after);
             pool_counts.enter(after);
         }
         let (was_suspect, is_suspect) = (slot.state.is_suspect(), state.is_suspect());
         if was_suspect != is_suspect {
-            record.counts.note_suspects(usize::from(was_suspect), usize::from(is_suspect));
+            counts.note_suspects(usize::from(was_suspect), usize::from(is_suspect));
             pool_counts.note_suspects(usize::from(was_suspect), usize::from(is_suspect));
         }
         slot.state = state;
@@ -195,10 +211,11 @@ impl Machine {
         }
         let was_held = matches!(self.slots[index as usize].state, State::Held { .. });
         self.enter(index, State::Gone);
-        let Slot { backend, standing, .. } = self.slots[index as usize];
+        let Slot { backend, standing, probe, .. } = self.slots[index as usize];
         let record = self.backends.get_mut(backend);
         if was_held && !matches!(self.state, PoolState::Stopping | PoolState::Stopped) {
-            record.held.retain(|&held| held != index);
+            let held = if probe { &mut self.held_probes } else { &mut record.held };
+            held.retain(|&held| held != index);
         }
         record.slots.swap_remove(standing as usize);
         if let Some(&moved) = record.slots.get(standing as usize) {
@@ -246,12 +263,14 @@ impl Machine {
                     self.set_timer(until, slot);
                 }
                 self.give_turns(now, backend);
+                self.give_probes_turns(now);
             }
             Then::Retry { .. } | Then::Gone => {
                 self.vacate(index);
                 if !over {
                     self.plan_soon();
                     self.give_turns(now, backend);
+                    self.give_probes_turns(now);
                 }
             }
         }

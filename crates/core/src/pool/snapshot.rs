@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub counts: Counts,
     /// Slots of removed backends by phase: what still drains.
     pub draining: Counts,
+    /// Probes of dead backends by phase. They do not count against the maximum.
+    pub probes: Counts,
     /// Callers in line.
     pub waiting: usize,
     /// How many backends are dead.
@@ -53,6 +55,8 @@ pub struct BackendSnapshot {
     pub is_failing: bool,
     /// Its slots by phase.
     pub counts: Counts,
+    /// Its probes by phase, while it is dead. They are not among its slots.
+    pub probes: Counts,
     /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
     pub ejected_until: Option<Instant>,
     /// Whether it is stalled, and gets no claims while another backend can serve.
@@ -90,6 +94,7 @@ impl Machine {
             target: self.target(),
             counts: self.counts,
             draining: self.draining,
+            probes: self.probes,
             waiting: self.waiters.len(),
             dead: self.backends.dead(),
             known: self.backends.known(),
@@ -145,6 +150,7 @@ impl Machine {
             is_unhealthy: record.is_unhealthy(),
             is_failing: record.is_failing(),
             counts: record.counts,
+            probes: record.probes,
             ejected_until: record.uses.ejected_until(),
             stalled: self.stalled.contains(&index),
             next_attempt: self.next_attempt(record),

@@ -22,7 +22,6 @@
 use super::Machine;
 use super::membership::Record;
 use crate::backends::{Doubt, Health};
-use crate::plan::Have;
 use std::collections::BTreeMap;
 
 /// The tier that serves.
@@ -80,18 +79,17 @@ impl Machine {
     }
 
     /// Who is in which tier is known to the picker, and what was held against worse tiers is forgotten.
-    pub(super) fn arrange_tiers(&mut self, order: &[u32], have: &[Have], want: &[usize], serving: Option<Tier>) {
-        let has_tiers = have.iter().any(|backend| backend.priority != have[0].priority);
+    pub(super) fn arrange_tiers(&mut self, order: &[u32], serving: Option<Tier>) {
+        let priority = |index: &u32| self.backends.get(*index).backend.priority();
+        let has_tiers = order.iter().any(|index| priority(index) != priority(&order[0]));
         if !has_tiers && !self.has_tiers {
             return;
         }
         self.has_tiers = has_tiers;
-        self.take_turns = false;
-        for (place, &index) in order.iter().enumerate() {
-            let priority = have[place].priority;
+        for &index in order {
+            let priority = self.backends.get(index).backend.priority();
             let is_worse = serving.is_some_and(|serving| priority > serving.priority);
             self.picker.set_worse(index, is_worse);
-            self.take_turns |= serving.is_some_and(|serving| priority < serving.priority) && want[place] == 0;
             if is_worse && serving.is_some_and(|serving| serving.standing == Standing::Trusted) {
                 self.backends.forgive(index);
             }

@@ -17,6 +17,7 @@ mod plan_recorded;
 mod pool_avoid;
 mod pool_limits;
 mod pool_outage;
+mod pool_probes;
 mod pool_ready;
 mod pool_regressions;
 mod pool_rules;

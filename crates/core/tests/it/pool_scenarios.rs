@@ -89,7 +89,7 @@ fn p07_a_dead_backend_is_watched_and_its_removal_ends_that_at_once() {
     stage.refuse(2);
     stage.accept_all_of(1);
     assert_eq!(stage.machine.dead_of_known(), (1, 2));
-    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (2, 1));
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (2, 0));
     stage.pass(ms(1_000));
     assert_eq!(stage.dialling(2), 1, "it is tried at max_delay");
     stage.backends(&[1]);
@@ -124,7 +124,7 @@ fn p08_a_pool_fails_when_attempts_run_out_and_one_connection_ends_that() {
     assert_eq!(stage.machine.state(), State::Failed);
     assert_eq!(stage.refused(waiter), Some(Refusal::Failed { dead: 1, known: 1 }));
     assert_eq!(stage.machine.try_claim(stage.now), Claimed::Refused(Refusal::Failed { dead: 1, known: 1 }));
-    assert_eq!((stage.counts().total(), stage.dialling(1)), (1, 1), "one slot watches");
+    assert_eq!((stage.counts().total(), stage.dialling(1)), (0, 1), "it is probed");
     stage.accept(1);
     assert_eq!(stage.machine.state(), State::Running);
     stage.accept_all();

@@ -38,7 +38,7 @@ fn the_lowest_priority_serves_and_the_others_get_nothing() {
 #[test]
 fn the_next_priority_serves_when_the_first_is_dead_and_the_first_is_watched() {
     let mut stage = with_the_spare_serving(options(3, 8));
-    assert_eq!((stage.slots_of(1), stage.counts_of(2).of(Phase::Idle)), (1, 3));
+    assert_eq!((stage.slots_of(1), stage.counts_of(2).of(Phase::Idle)), (0, 3));
     assert_eq!(stage.machine.state(), State::Running);
     stage.pass(ms(1_000));
     assert_eq!((stage.dialling(1), stage.dialling(2)), (1, 0));
@@ -91,11 +91,13 @@ fn traffic_moves_back_when_the_better_one_works_again() {
 #[test]
 fn at_the_maximum_the_spare_makes_room_once_the_better_one_works() {
     let mut stage = with_the_spare_serving(options(4, 4));
-    assert_eq!((stage.slots_of(1), stage.counts_of(2).of(Phase::Idle)), (1, 3), "one slot watches even here");
+    assert_eq!((stage.slots_of(1), stage.counts_of(2).of(Phase::Idle)), (0, 4), "a probe has no slot");
     stage.pass(ms(1_000));
     assert_eq!((stage.dialling(1), stage.closed), (1, 0));
     stage.accept(1);
-    assert_eq!((stage.closed, stage.slots_of(1), stage.slots_of(2)), (3, 4, 0));
+    assert_eq!((stage.dialling(1), stage.counts_of(2).of(Phase::Idle)), (1, 3), "the probe found no room");
+    stage.accept(1);
+    assert_eq!((stage.closed, stage.slots_of(1), stage.slots_of(2)), (5, 4, 0));
 }
 
 #[test]
@@ -236,7 +238,7 @@ fn a_spare_that_died_long_ago_is_tried_before_the_pool_fails() {
 }
 
 #[test]
-fn better_ones_that_cannot_all_be_watched_take_turns() {
+fn probes_of_better_backends_take_turns() {
     let mut stage = Stage::new(options(2, 2));
     stage.ranked(&[(1, 0, 0), (2, 0, 0), (3, 1, 0), (4, 2, 0)]);
     for number in [1, 2] {
@@ -252,7 +254,7 @@ fn better_ones_that_cannot_all_be_watched_take_turns() {
         let number = stage.dials[0].1;
         watched[usize::from(number)] += 1;
         stage.refuse(number);
-        assert_eq!(stage.counts_of(4).of(Phase::Idle), 1);
+        assert_eq!(stage.counts_of(4).of(Phase::Idle), 2);
     }
     assert!(watched[1..4].iter().all(|&times| times > 5), "{watched:?}");
 }

@@ -53,17 +53,18 @@ impl World {
         for (backend, slots) in seen.backends() {
             for phase in Phase::ALL {
                 let many = slots.iter().filter(|slot| slot.phase == phase).count();
-                assert_eq!(many, backend.counts.of(phase), "{phase:?} of {backend:?}");
+                assert_eq!(many, backend.counts.of(phase) + backend.probes.of(phase), "{phase:?} of {backend:?}");
             }
             let backs_off = |at| slots.iter().any(|slot| slot.phase == Phase::Backoff && slot.at == Some(at));
-            let tries = backend.counts.working() + backend.counts.of(Phase::Connecting) > 0;
+            let of = |phase| backend.counts.of(phase) + backend.probes.of(phase);
+            let tries = backend.counts.working() + of(Phase::Connecting) > 0;
             match backend.next_attempt {
-                Some(at) => assert!(!tries && (backs_off(at) || backend.counts.of(Phase::Closing) > 0), "{backend:?}"),
-                None => assert!(tries || backend.counts.of(Phase::Backoff) == 0, "{backend:?}"),
+                Some(at) => assert!(!tries && (backs_off(at) || of(Phase::Closing) > 0), "{backend:?}"),
+                None => assert!(tries || of(Phase::Backoff) == 0, "{backend:?}"),
             }
         }
         assert_eq!(seen.backends().map(|(_, slots)| slots.len()).sum::<usize>(), {
-            seen.figures.counts.total() + seen.figures.draining.total()
+            seen.figures.counts.total() + seen.figures.probes.total() + seen.figures.draining.total()
         });
         assert_eq!(seen.waiting_since.is_some(), seen.figures.waiting > 0);
         let (counters, own) = (seen.counters, &self.figures);

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Books {
     /// Most slots there may be: the maximum, or what is left from a larger one.
     pub(super) allowed: usize,
+    /// Most probes that may run: as the maximum says, or what is left from an outage.
+    probes_allowed: usize,
     pub(super) closed_at: Option<Moment>,
     pub(super) released_at: Moment,
     /// Dials that found no room.
@@ -37,6 +39,7 @@ impl Books {
     pub(super) fn new(maximum: usize) -> Books {
         Books {
             allowed: maximum,
+            probes_allowed: maximum,
             closed_at: None,
             released_at: Duration::ZERO,
             turned_away: 0,
@@ -82,7 +85,8 @@ impl World {
         }
         let unhurried = self.setting.options.churn_per_second.is_some();
         if self.machine.state() == State::Failed && !unhurried {
-            assert!(counts.total() > 0, "a failed pool has given up");
+            let probes = self.machine.snapshot().probes.total();
+            assert!(counts.total() + probes > 0, "a failed pool has given up");
         }
         self.nobody_waits_for_a_worse_tier();
         // A backend that has refused further connections lately is left alone for a while.
@@ -162,8 +166,10 @@ impl World {
     fn promise_1_open_connections_never_exceed_maximum(&mut self) {
         let open = self.open.iter().map(|&id| &self.connections[id]);
         let open = open.filter(|connection| !self.is_draining(connection.server, connection.term)).count();
-        let slots = self.machine.counts().total();
-        assert!(open <= self.books.allowed, "promise 1: {open} open, {} allowed", self.books.allowed);
+        let (slots, probes) = (self.machine.counts().total(), self.machine.snapshot().probes);
+        let (connecting, closing) = (probes.of(Phase::Connecting), probes.of(Phase::Closing));
+        let allowed = self.books.allowed + connecting + closing;
+        assert!(open <= allowed, "promise 1: {open} open, {allowed} allowed");
         assert!(slots <= self.books.allowed, "promise 1: {slots} slots, {} allowed", self.books.allowed);
         self.books.allowed = self.books.allowed.min(slots).max(self.machine.options().maximum);
     }
@@ -268,15 +274,19 @@ impl World {
                 of_servers[seat.server][phase as usize] += 1;
             }
         }
-        assert_eq!(visible(&snapshot.counts), known, "promise 7: the pool");
-        assert_eq!(visible(&snapshot.draining), draining, "promise 7: what drains");
+        assert_eq!(visible(&[snapshot.counts, snapshot.probes]), known, "promise 7: the pool");
+        assert_eq!(visible(&[snapshot.draining]), draining, "promise 7: what drains");
         let (mut sum_known, mut sum_draining, mut dead) = ([0; PHASES], [0; PHASES], 0);
         for backend in &snapshot.backends {
             if backend.state == BackendState::Removed {
                 sum_draining = add(sum_draining, &backend.counts);
             } else {
                 let server = self.server_of(&backend.backend);
-                assert_eq!(visible(&backend.counts), of_servers[server], "promise 7: server {server}");
+                assert_eq!(
+                    visible(&[backend.counts, backend.probes]),
+                    of_servers[server],
+                    "promise 7: server {server}"
+                );
                 sum_known = add(sum_known, &backend.counts);
                 dead += usize::from(backend.state == BackendState::Dead);
             }
@@ -322,17 +332,21 @@ impl World {
         assert!(!self.is_draining(seat.server, seat.term), "promise 9: server {} was removed", seat.server);
     }
 
-    fn backends_are_what_they_are_said_to_be(&self, snapshot: &Snapshot) {
+    fn backends_are_what_they_are_said_to_be(&mut self, snapshot: &Snapshot) {
         let limit = self.setting.options.connecting_per_backend;
+        self.few_probes_run(snapshot);
         for backend in &snapshot.backends {
-            let counts = backend.counts;
-            assert!(counts.of(Phase::Connecting) <= limit, "{backend:?}");
+            let (counts, probes) = (backend.counts, backend.probes);
+            assert!(counts.of(Phase::Connecting) + probes.of(Phase::Connecting) <= limit, "{backend:?}");
             match backend.state {
                 BackendState::Unknown => {
                     assert_eq!(counts.working(), 0, "{backend:?}");
                     assert!(counts.of(Phase::Connecting) + counts.of(Phase::Backoff) <= 1, "{backend:?}");
                 }
-                BackendState::Dead => assert_eq!(counts.working(), 0, "{backend:?}"),
+                BackendState::Dead => {
+                    assert_eq!(counts.total(), counts.of(Phase::Closing), "a dead backend has slots: {backend:?}");
+                    assert_eq!(probes.working(), 0, "{backend:?}");
+                }
                 BackendState::Removed => {
                     let drains = counts.of(Phase::Busy) + counts.of(Phase::Closing);
                     assert_eq!(counts.total(), drains, "{backend:?}");
@@ -340,7 +354,18 @@ impl World {
                 }
                 BackendState::Healthy | BackendState::Unhealthy | BackendState::Ejected => {}
             }
+            let is_dead = backend.state == BackendState::Dead;
+            assert!(is_dead || probes.total() == probes.of(Phase::Closing), "probed, but not dead: {backend:?}");
         }
+    }
+
+    /// While others serve, at most `min(maximum, 16)` run at a time; those that are left from an outage may be more.
+    fn few_probes_run(&mut self, snapshot: &Snapshot) {
+        let running = snapshot.probes.of(Phase::Connecting) + snapshot.probes.of(Phase::Closing);
+        let most = self.machine.options().maximum.min(16);
+        let allowed = if self.is_outage() { usize::MAX } else { self.books.probes_allowed };
+        assert!(running <= allowed.max(most), "{running} probes run, {most} may: {snapshot:?}");
+        self.books.probes_allowed = allowed.min(running).max(most);
     }
 
     /// With churn limited, a server is given no second slot before its time. What it loses it may lose for many reasons.
@@ -584,14 +609,12 @@ impl World {
             }
         }
         for (backend, slots) in self.machine.observe().backends() {
-            let (counts, now) = (backend.counts, self.now());
+            let (counts, now) = (backend.probes, self.now());
             let hangs = |slot: &&SlotGlance| slot.at.is_some_and(|began| began + second < now);
             let connecting = slots.iter().filter(|slot| slot.phase == Phase::Connecting);
             let all_hang = counts.of(Phase::Connecting) > 0 && connecting.clone().all(|slot| hangs(&slot));
-            let has_room = snapshot.counts.total() < snapshot.maximum && counts.of(Phase::Connecting) < limit;
-            let is_next = counts.of(Phase::Backoff) + counts.of(Phase::Closing) > 0;
-            let unhurried = self.setting.options.churn_per_second.is_some();
-            assert!(!all_hang || !has_room || is_next || unhurried, "nothing is tried beside what hangs: {backend:?}");
+            let is_next = counts.total() > counts.of(Phase::Connecting) || counts.of(Phase::Connecting) == limit;
+            assert!(!all_hang || is_next, "nothing is tried beside what hangs: {backend:?}");
         }
     }
 
@@ -648,10 +671,10 @@ impl Content {
 }
 
 /// Of a slot that is held or backs off nothing shows outside.
-fn visible(counts: &Counts) -> [usize; PHASES] {
+fn visible(counts: &[Counts]) -> [usize; PHASES] {
     Phase::ALL.map(|phase| match phase {
         Phase::Held | Phase::Backoff => 0,
-        _ => counts.of(phase),
+        _ => counts.iter().map(|counts| counts.of(phase)).sum(),
     })
 }
 
