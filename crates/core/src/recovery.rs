@@ -87,8 +87,8 @@ impl Policy {
         self
     }
 
-    /// Where the doubling of `delay` stops, and how far apart a dead backend is tried. `None` stops the doubling at a day, and
-    /// tries a dead backend as far apart as its attempts have doubled the delay. While every backend of a pool or a set is dead, its
+    /// Where the doubling of `delay` stops. It goes on while a backend is dead, so this is how far apart a dead backend is tried
+    /// in the end. `None` stops the doubling of a dead backend's delay when `attempts` have doubled it, and else at a day. While every backend of a pool or a set is dead, its
     /// attempts are at most a second apart. Default 3 s.
     #[must_use]
     pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {
@@ -204,7 +204,7 @@ impl Policy {
     pub(crate) fn delay_after(&self, failures: u32, random: &mut Random) -> Duration {
         let factor = 1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let doubled = self.first_delay().saturating_mul(factor);
-        self.jittered(doubled.min(self.max_delay.unwrap_or(DAY)), random)
+        self.jittered(doubled.min(self.longest_delay()), random)
     }
 
     /// Whether no attempt is left after so many failures in a row.

@@ -152,13 +152,21 @@ impl Machine {
         let others_work = record.counts.working() > itself - usize::from(state.is_suspect());
         let has_worked = record.health.has_worked();
         let policy = self.options.recovery.for_connect(has_worked);
+        let failures = match state {
+            State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => life.failures + 1,
+            State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Closing { .. } => {
+                record.setback.map_or(0, |setback| setback.failures).max(tries.failures(policy)) + 1
+            }
+        };
         match record.health {
             Health::Removed => Then::Gone,
             Health::Dead { .. } => {
-                let until = now + self.watch_delay(has_worked);
-                let policy = self.options.recovery.for_connect(has_worked);
                 let tries = Tries::watching(policy);
-                let failures = tries.failures(policy);
+                let until = now + self.probe_delay(has_worked, failures);
                 self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
                 if probe { Then::Retry { tries, until } } else { Then::Gone }
             }
@@ -174,8 +182,7 @@ impl Machine {
                         Then::Gone
                     }
                     None => {
-                        let failures = tries.failures(policy);
-                        let until = now + self.watch_delay(has_worked);
+                        let until = now + self.probe_delay(has_worked, failures);
                         self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
                         self.bury(now, backend, index);
                         Then::Gone
@@ -205,13 +212,11 @@ impl Machine {
         self.backends.set_health(index, Health::Proven { doubt, rest: Some(Rest { until, most }) });
     }
 
-    /// The delay until a dead backend is tried again.
-    fn watch_delay(&mut self, has_worked: bool) -> Duration {
+    /// The delay until a dead backend is tried again, after so many failures in a row.
+    fn probe_delay(&mut self, has_worked: bool, failures: u32) -> Duration {
         let policy = self.options.recovery.for_connect(has_worked);
-        match self.outage {
-            Some(_) => policy.outage_delay(&mut self.random),
-            None => policy.watch_delay(&mut self.random),
-        }
+        let delay = policy.delay_after(failures, &mut self.random);
+        if self.outage.is_some() { delay.min(policy.outage_delay(&mut self.random)) } else { delay }
     }
 
     /// A connection was of no use: an attempt has failed. If it lived so short that having made it proves nothing, it is one

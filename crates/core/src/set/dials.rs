@@ -337,15 +337,19 @@ impl Machine {
         self.forget_if_unused(now, backend);
     }
 
-    /// An eager set tries a backend again and again, at long intervals.
+    /// An eager set tries a backend again and again, a dead one with growing delays.
     fn watch(&mut self, now: Instant, backend: u32, place: u32) {
         if !self.backends.get(backend).wanted || place != 0 {
             return;
         }
         let policy = self.policy(backend).clone();
-        let delay = policy.watch_delay(&mut self.random);
-        let delay = self.cap_in_outage(backend, delay);
-        self.wait_until(now + delay, backend, place, Tries::watching(&policy));
+        let record = self.backends.get(backend);
+        let until = match record.setback.filter(|_| record.health.is_dead()) {
+            Some(setback) => setback.until,
+            // It works, and would not have more connections.
+            None => now + policy.watch_delay(&mut self.random),
+        };
+        self.wait_until(until, backend, place, Tries::watching(&policy));
     }
 
     /// Another attempt has failed of a backend of which none was left.

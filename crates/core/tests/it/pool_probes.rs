@@ -1,10 +1,11 @@
 //! Probes of dead backends: they have no slot, and few run at a time.
 
-use crate::stage::{Stage, ms, options, policy};
+use crate::stage::{self, Stage, ms, policy};
 use crate::world::{Behaviour, Setting, World, for_each_schedule};
 use carom_core::backend::BackendState;
-use carom_core::pool::{Options, Outcome, State};
+use carom_core::pool::{Ending, Options, Outcome, State};
 use carom_core::random::Random;
+use carom_core::recovery::Policy;
 use carom_core::slot::Phase;
 use std::time::Duration;
 
@@ -29,6 +30,11 @@ fn with_dead(options: Options, dead: &[u16]) -> Stage {
         stage.go();
     }
     stage
+}
+
+/// Dead after one attempt, and probed every second.
+fn options(spares: usize, maximum: usize) -> Options {
+    Options { recovery: policy(1).delay(ms(1_000)).into(), ..stage::options(spares, maximum) }
 }
 
 fn state_of(stage: &Stage, number: u16) -> BackendState {
@@ -111,6 +117,39 @@ fn probes_end_when_the_pool_closes_or_their_backend_is_removed() {
     stage.machine.close(stage.now);
     stage.go();
     assert_eq!((stage.dials.len(), stage.machine.state()), (0, State::Stopped));
+}
+
+/// The delays between the probes of backend 2, which refuses them, in milliseconds.
+fn delays_of_probes(stage: &mut Stage, probes: usize) -> Vec<u128> {
+    let mut delay = || {
+        let before = stage.now;
+        stage.pass_until(|stage| stage.dialling(2) > 0);
+        stage.refuse(2);
+        (stage.now - before).as_millis()
+    };
+    (0..probes).map(|_| delay()).collect()
+}
+
+#[test]
+fn delays_of_probes_grow_up_to_max_delay_while_another_backend_serves() {
+    let recovery = || Policy::default().spread(0.0).into();
+    let mut stage = Stage::connected(Options { recovery: recovery(), ..options(2, 4) }, &[1]);
+    stage.backends(&[1, 2]);
+    stage.machine.resize(stage.now, 4, 4).unwrap();
+    stage.go();
+    assert_eq!(delays_of_probes(&mut stage, 9), [0, 100, 200, 400, 800, 1_600, 3_000, 3_000, 3_000]);
+    stage.pass_until(|stage| stage.dialling(2) > 0);
+    stage.accept(2);
+    // A connection that is closed unused within a second is one more failed attempt.
+    stage.pass(ms(600));
+    let ended: Vec<_> = stage.watches.iter().copied().filter(|&slot| stage.machine.is_current(slot)).collect();
+    let ended =
+        ended.into_iter().find(|slot| stage.machine.life(*slot).is_some_and(|life| life.born() + ms(600) == stage.now));
+    stage.machine.handle_ended(stage.now, ended.unwrap(), Ending::Seen);
+    stage.go();
+    assert_eq!(state_of(&stage, 2), BackendState::Dead);
+    // Another attempt was under way.
+    assert_eq!(delays_of_probes(&mut stage, 3), [0, 3_000, 3_000]);
 }
 
 /// With any number of dead backends as many claims are held at once as the maximum says. Some of the dead come back meanwhile.

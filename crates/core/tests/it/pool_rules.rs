@@ -371,7 +371,7 @@ fn a_connection_found_closed_lived_until_it_came_to_rest() {
         pauses.push(stage.now - before);
         assert!(pauses.len() < 9, "it is never given up: {pauses:?}");
     }
-    assert_eq!(pauses, [ms(100), ms(200), ms(1_000)], "dead, as every other backend is");
+    assert_eq!(pauses, [ms(100), ms(200), ms(400)], "dead, as every other backend is");
     stage.accept(1);
     let slot = stage.take();
     stage.pass(ms(1_000));

@@ -209,12 +209,12 @@ fn a_dead_backend_is_replaced_watched_and_welcomed_back() {
     stage.kill(1);
     assert_eq!(stage.dialling(), [2], "another takes its place");
     stage.accept(2);
-    stage.pass(ms(999));
+    stage.pass(ms(199));
     assert_eq!(stage.dials.len(), 0);
     stage.pass(ms(1));
-    assert_eq!(stage.dialling(), [1], "watched, max_delay apart");
+    assert_eq!(stage.dialling(), [1], "tried with growing delays");
     stage.refuse(1);
-    stage.pass(ms(999));
+    stage.pass(ms(399));
     assert_eq!(stage.dials.len(), 0);
     stage.pass(ms(1));
     stage.accept(1);
