@@ -100,7 +100,7 @@ impl<C: Connect> Builder<C> {
         self
     }
 
-    /// How long a claim waits while every known backend is dead, at most until its own deadline. Connects are attempted at least
+    /// How long a claim waits while every known backend is dead or unhealthy, at most until its own deadline. Connects are attempted at least
     /// every second meanwhile, and every claim that arrives triggers one. Then the claim fails with
     /// [`ClaimError::Failed`](super::ClaimError::Failed). A claim that was waiting when the last backend died waits this long
     /// from then on. With 0 a claim fails once an attempt that began after it arrived has failed at every known backend.

@@ -27,7 +27,7 @@ pub enum ClaimError {
         /// The pool at that moment, and what the resolver said last.
         summary: Box<Summary>,
     },
-    /// Every known backend is dead, and none came back within `outage_wait`. Dead backends keep being tried; one that answers
+    /// Every known backend is dead or unhealthy, and none came back within `outage_wait`. Dead backends keep being tried; one that answers
     /// ends this. Or no backend is known, and the resolver has failed.
     #[non_exhaustive]
     Failed {

@@ -110,7 +110,7 @@ impl<S: Share> Builder<S> {
         self
     }
 
-    /// How long a lease of any backend waits while every known backend is dead, at most `lease_timeout`. Connects are attempted at
+    /// How long a lease of any backend waits while every known backend is dead or unhealthy, at most `lease_timeout`. Connects are attempted at
     /// least every second meanwhile, and the lease fails with the reason of the last one. With 0 it fails once an attempt that
     /// began after it arrived has failed at every known backend. A lease that names its backend fails with its own attempts.
     /// Default 5 s.

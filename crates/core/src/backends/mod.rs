@@ -134,6 +134,7 @@ impl<T> Record<T> {
             return tally;
         }
         tally.judged_out = usize::from(self.is_judged_out());
+        tally.down = usize::from(self.health.is_dead() || self.checks.is_unhealthy());
         match self.health.doubt() {
             Some(doubt) => {
                 tally.doubted[doubt as usize] = 1;
@@ -156,6 +157,8 @@ impl<T: Part> Record<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     dead: usize,
+    /// Dead or unhealthy.
+    down: usize,
     /// Ejected or unhealthy, dead or not.
     judged_out: usize,
     /// Neither dead, ejected nor unhealthy.
@@ -168,6 +171,7 @@ impl Tally {
     fn replace(&mut self, before: Tally, after: Tally) {
         let replace = |count: &mut usize, before, after| *count = *count - before + after;
         replace(&mut self.dead, before.dead, after.dead);
+        replace(&mut self.down, before.down, after.down);
         replace(&mut self.judged_out, before.judged_out, after.judged_out);
         replace(&mut self.healthy, before.healthy, after.healthy);
         for (count, (before, after)) in self.doubted.iter_mut().zip(before.doubted.into_iter().zip(after.doubted)) {
@@ -273,10 +277,6 @@ impl<T> Backends<T> {
 
     pub(crate) fn dead(&self) -> usize {
         self.tally.dead
-    }
-
-    pub(crate) fn all_dead(&self) -> bool {
-        self.dead() == self.known() && self.known() > 0
     }
 
     /// How many known backends are doubted just so much, and not dead.

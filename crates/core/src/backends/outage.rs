@@ -1,6 +1,9 @@
-//! The clock of an outage, while every known backend is dead: how long callers wait, and which attempts count.
+//! The clock of an outage: how long callers wait, and which attempts count.
+//!
+//! An outage lasts while every known backend is dead or unhealthy and no connection works. Connections of unhealthy backends work
+//! in a panic: they are used while there are any.
 
-use super::{Backends, Record};
+use super::{Backends, Part, Record};
 use std::time::{Duration, Instant};
 
 /// An attempt that is older than this no longer counts as running.
@@ -53,6 +56,14 @@ impl<T> Record<T> {
         let earliest = setback.failed_at + delay;
         setback.until = setback.until.min(earliest);
         Some(earliest)
+    }
+}
+
+impl<T: Part> Backends<T> {
+    /// Whether there is an outage.
+    pub(crate) fn is_outage(&self) -> bool {
+        let (known, all_dead) = (self.known(), self.tally.dead == self.known());
+        known > 0 && self.tally.down == known && (all_dead || !self.known_records().any(|record| record.works()))
     }
 }
 

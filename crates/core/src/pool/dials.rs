@@ -174,7 +174,7 @@ impl Machine {
                 // That a connection fails does not say that others cannot be made, unless it was the last.
                 let is_news = (itself == 0 || !others_work) && self.backends.doubt(backend, Doubt::Failing);
                 let then = match tries.fail(policy, &mut self.random) {
-                    Some(delay) => Then::Retry { tries, until: now + delay },
+                    Some(delay) => Then::Retry { tries, until: now + self.cap_in_outage(has_worked, delay) },
                     None if others_work => {
                         // It works, but it will not have more of us: leave it alone for a while.
                         let until = now + policy.watch_delay(&mut self.random);
@@ -216,6 +216,12 @@ impl Machine {
     fn probe_delay(&mut self, has_worked: bool, failures: u32) -> Duration {
         let policy = self.options.recovery.for_connect(has_worked);
         let delay = policy.delay_after(failures, &mut self.random);
+        self.cap_in_outage(has_worked, delay)
+    }
+
+    /// In an outage the next attempt is made within a second.
+    fn cap_in_outage(&mut self, has_worked: bool, delay: Duration) -> Duration {
+        let policy = self.options.recovery.for_connect(has_worked);
         if self.outage.is_some() { delay.min(policy.outage_delay(&mut self.random)) } else { delay }
     }
 

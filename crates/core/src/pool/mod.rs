@@ -5,9 +5,9 @@
 //! [`Delivery`]s for waiting callers, whoever calls may hand them over.
 //!
 //! ```text
-//!            first connection                       every backend dead
+//!            first connection                       every backend dead or unhealthy, nothing works
 //!  Starting -----------------> Running <-------------------------------> Failed
-//!     ^  every backend dead, or no backend and the resolver failed         ^
+//!     ^  the same, or no backend and the resolver failed                    ^
 //!     +--------------------------------------------------------------------+
 //!                 the resolver says that there is no backend: back to where it was
 //!  any -- close --> Stopping -- last slot gone --> Stopped
@@ -61,7 +61,7 @@ pub enum State {
     Starting,
     /// At least one backend is thought to work.
     Running,
-    /// Every known backend is dead: claims wait for up to `outage_wait` while connects are attempted at least every second.
+    /// Every known backend is dead or unhealthy, and no connection works: claims wait for up to `outage_wait` while connects are attempted at least every second.
     /// Or no backend is known and the resolver has failed: claims fail at once. One connection ends this, and so does the
     /// resolver when it says that there are no backends.
     Failed,
@@ -108,7 +108,7 @@ pub struct Machine {
     look_at: Option<Instant>,
     /// When somebody in line stops avoiding a backend.
     relent_at: Option<Instant>,
-    /// Every known backend is dead.
+    /// Every known backend is dead or unhealthy, and no connection works.
     outage: Option<Outage>,
     /// A claim has arrived in it: the next attempts are brought forward.
     hasten: bool,

@@ -18,7 +18,7 @@ pub struct Options {
     /// More waiters than this are refused at once; with 0 there must be `spares`. Default none: the line is as long as callers
     /// make it.
     pub max_waiters: Option<usize>,
-    /// How long a claim waits while every known backend is dead, at most until its own deadline. With 0 it fails once an
+    /// How long a claim waits while every known backend is dead or unhealthy, at most until its own deadline. With 0 it fails once an
     /// attempt that began after it arrived has failed at every known backend. Default 5 s.
     pub outage_wait: Duration,
     /// Attempts, timeouts and delays of connecting. Default [`Recovery::default`].

@@ -1,7 +1,6 @@
-//! Outages: every known backend is dead.
+//! Outages: every known backend is dead or unhealthy, and no connection works.
 //!
-//! While an outage lasts, claims wait for up to `outage_wait`, and every dead backend that has a slot is tried at least
-//! once a second. A claim that arrives brings the next attempt forward. An attempt that hangs for a second does not keep
+//! While an outage lasts, claims wait for up to `outage_wait`, and every dead backend is tried at least once a second. A claim that arrives brings the next attempt forward. An attempt that hangs for a second does not keep
 //! further ones from beginning beside it.
 
 use super::membership::Record;
@@ -12,11 +11,12 @@ use crate::waiters::{Place, WaiterId};
 use std::time::{Duration, Instant};
 
 impl Machine {
-    /// Begins or ends an outage when the backends say so. To be called when one died, was added or was removed.
+    /// Begins or ends an outage when the backends say so. To be called when one died, was checked, was added or was
+    /// removed, or has lost a connection.
     pub(super) fn note_outage(&mut self, now: Instant) {
         match self.outage {
-            None if self.backends.all_dead() && !self.is_closed() => self.begin_outage(now),
-            Some(_) if !self.backends.all_dead() => self.end_outage(now),
+            None if self.backends.is_outage() && !self.is_closed() => self.begin_outage(now),
+            Some(_) if !self.backends.is_outage() => self.end_outage(now),
             None | Some(_) => {}
         }
     }
@@ -84,19 +84,19 @@ impl Machine {
         }
     }
 
-    /// Tries dead backends now, or `delay` after their last attempt, if a claim has arrived.
+    /// Tries the backends now, or `delay` after their last attempt, if a claim has arrived.
     pub(super) fn run_hastened(&mut self, now: Instant) {
         if std::mem::take(&mut self.hasten) && self.outage.is_some() {
             self.bring_forward(now, |machine, worked| machine.options.recovery.for_connect(worked).outage_gap());
         }
     }
 
-    /// The next attempt at every dead backend is made this long after the last one failed, if it would be made later.
+    /// The next attempt at every backend is made this long after the last one failed, if it would be made later.
     fn bring_forward(&mut self, now: Instant, delay: impl Fn(&mut Machine, bool) -> Duration) {
         for index in self.backends.order().to_vec() {
             let delay = delay(self, self.backends.get(index).health.has_worked());
             let record = self.backends.get_mut(index);
-            let Some(earliest) = record.bring_forward(delay) else { continue };
+            let earliest = record.bring_forward(delay).unwrap_or(now + delay);
             for slot in record.slots.clone() {
                 match &mut self.slots[slot as usize].state {
                     State::Backoff { tries, until } if *until > earliest => {

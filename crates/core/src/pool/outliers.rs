@@ -1,6 +1,6 @@
 //! Outliers: backends that connect, but whose uses or active checks fail, get no traffic for a while.
 
-use super::{Action, Machine};
+use super::{Action, Machine, State as PoolState};
 use crate::backends::CheckId;
 use crate::slot::State;
 use std::time::Instant;
@@ -71,6 +71,12 @@ impl Machine {
                 self.picker.loads.start_slowly(now, index);
             }
             self.rotate(now);
+            let was_outage = self.outage.is_some();
+            self.note_outage(now);
+            if was_outage && self.outage.is_none() {
+                // A backend works, as its checks say.
+                (self.state, self.has_run) = (PoolState::Running, true);
+            }
             self.plan_soon();
         }
     }

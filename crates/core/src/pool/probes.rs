@@ -1,6 +1,6 @@
 //! Probes: attempts at dead backends. They have no slot, so claims can use the whole maximum however many backends are dead.
 //!
-//! Every dead backend of the tier that serves, or of a better one, has a probe. At most `min(maximum, 16)` run at a time; the
+//! Every dead backend of the tier that serves, or of a better one, has a probe; in an outage every dead backend. At most `min(maximum, 16)` run at a time; the
 //! others wait for their turn. In an outage an attempt that hangs for a second does not count as running.
 //!
 //! ```text
@@ -26,7 +26,8 @@ impl Machine {
     pub(super) fn arrange_probes(&mut self, now: Instant, order: &[u32], serving: Option<Tier>) {
         for &index in order {
             let record = self.backends.get(index);
-            let may_serve = serving.is_none_or(|tier| record.backend.priority() <= tier.priority);
+            let is_no_worse = serving.is_none_or(|tier| record.backend.priority() <= tier.priority);
+            let may_serve = is_no_worse || self.outage.is_some();
             if !record.health.is_dead() || !may_serve {
                 self.stop_probes(now, index, NONE);
                 continue;

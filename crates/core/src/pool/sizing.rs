@@ -80,6 +80,7 @@ impl Machine {
         }
         self.counters.plans += 1;
         self.planned_at = Some(now);
+        self.note_outage(now);
         self.planned = self.wanted();
         self.look_at = None;
         for slot in std::mem::take(&mut self.unwanted) {

@@ -90,7 +90,8 @@ impl Machine {
             let priority = self.backends.get(index).backend.priority();
             let is_worse = serving.is_some_and(|serving| priority > serving.priority);
             self.picker.set_worse(index, is_worse);
-            if is_worse && serving.is_some_and(|serving| serving.standing == Standing::Trusted) {
+            let is_not_needed = is_worse && self.outage.is_none();
+            if is_not_needed && serving.is_some_and(|serving| serving.standing == Standing::Trusted) {
                 self.backends.forgive(index);
             }
         }

@@ -20,6 +20,7 @@ impl Machine {
         }
         let waiter = self.wait(now, timeout, true);
         self.any.insert(waiter);
+        self.note_outage(now);
         self.hasten_attempts(now);
         self.serve_any(now);
         Leased::Waiting(waiter)

@@ -25,7 +25,6 @@ impl Machine {
         }
         self.backends.set_health(backend, Health::Proven { doubt: Doubt::None, rest: None });
         self.rotate(now);
-        self.note_outage(now);
         let connection = Connection {
             backend,
             place,
@@ -41,6 +40,7 @@ impl Machine {
             rank: (false, 0),
         };
         self.place(backend, place).connection = Some(id);
+        self.note_outage(now);
         self.entries[id.index()].what = What::Connection(connection);
         self.reopen(id);
         self.connected += 1;

@@ -10,6 +10,7 @@ impl Machine {
     /// Finds out which backends are in rotation. Plans which of them an eager set keeps connected, and sees to it.
     pub(super) fn replan(&mut self, now: Instant) {
         self.rotate(now);
+        self.note_outage(now);
         match self.state {
             State::Starting | State::Running | State::Failed if self.options.eager => {}
             State::Starting | State::Running | State::Failed | State::Stopping | State::Stopped => return,

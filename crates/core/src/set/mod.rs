@@ -70,7 +70,7 @@ use std::time::{Duration, Instant};
 /// Where a set is.
 ///
 /// ```text
-///  Starting ----> Running <----> Failed     every known backend is dead, or the resolver knows none
+///  Starting ----> Running <----> Failed     every known backend is dead or unhealthy, or the resolver knows none
 ///     |              |             ^ |
 ///     +--------------|-------------+ |
 ///     +--------------+---------------+----> Stopping ----> Stopped
@@ -81,7 +81,7 @@ pub enum State {
     Starting,
     /// Something has been connected.
     Running,
-    /// Every known backend is dead: leases of any backend wait for up to `outage_wait` while connects are attempted at least every
+    /// Every known backend is dead or unhealthy, and no connection works: leases of any backend wait for up to `outage_wait` while connects are attempted at least every
     /// second. Or no backend is known and the resolver has failed: they fail at once.
     Failed,
     /// No new leases; some are still out.
@@ -218,7 +218,7 @@ pub struct Machine {
     resolver_failed: bool,
     /// Backends that are dialled until enough are ready.
     expected: Vec<u32>,
-    /// Every known backend is dead.
+    /// Every known backend is dead or unhealthy, and no connection works.
     outage: Option<Outage>,
     timers: Timers<Timer>,
     look_at: Option<Instant>,

@@ -30,7 +30,7 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// How long a lease may take in all.
     pub lease_timeout: Duration,
-    /// How long a lease of any backend waits while every known backend is dead, at most `lease_timeout`. With 0 it fails once an
+    /// How long a lease of any backend waits while every known backend is dead or unhealthy, at most `lease_timeout`. With 0 it fails once an
     /// attempt that began after it arrived has failed at every known backend.
     pub outage_wait: Duration,
     /// Attempts, timeouts and delays of connecting; of an eager set, delays of at least 1 ms.

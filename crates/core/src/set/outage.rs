@@ -1,4 +1,4 @@
-//! Outages: every known backend is dead.
+//! Outages: every known backend is dead or unhealthy, and no connection works.
 //!
 //! While an outage lasts, leases of any backend wait for up to `outage_wait`, and every known backend is tried for them at
 //! least once a second. A lease that arrives brings the next attempts forward. An attempt that hangs for a second does not
@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 const MOST_RUNNING: usize = 16;
 
 impl Machine {
-    /// Begins or ends an outage when the backends say so. To be called when one died, came back, was added or was removed.
+    /// Begins or ends an outage when the backends say so. To be called when one died, was checked, came back, was
+    /// added or was removed, or has lost a connection.
     pub(super) fn note_outage(&mut self, now: Instant) {
         match self.outage {
-            None if self.backends.all_dead() => self.begin_outage(now),
-            Some(_) if !self.backends.all_dead() => self.outage = None,
+            None if self.backends.is_outage() && !self.is_closed() => self.begin_outage(now),
+            Some(_) if !self.backends.is_outage() => self.outage = None,
             None | Some(_) => {}
         }
     }

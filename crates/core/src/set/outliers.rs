@@ -69,7 +69,12 @@ impl Machine {
     pub fn handle_health_checked(&mut self, now: Instant, check: CheckId, passed: bool) {
         let Some(schedule) = self.options.health_check.as_ref().filter(|_| !self.is_closed()) else { return };
         if self.backends.record_check(now, check, passed, schedule, &mut self.random).is_some() {
+            let was_outage = self.outage.is_some();
             self.replan(now);
+            if was_outage && self.outage.is_none() {
+                // A backend works, as its checks say.
+                self.state = State::Running;
+            }
             self.serve_any(now);
         }
     }

@@ -1,11 +1,11 @@
 //! Active health checks of pools and sets, as plain steps on the machines. Each test is named for its rule.
 
 use crate::set_stage::{self, eager};
-use crate::stage::{Stage, backend, ms, options};
+use crate::stage::{Stage, backend, ms, options, policy, recovery};
 use carom_core::backend::BackendState;
 use carom_core::ejection::Ejection;
 use carom_core::health_check::Schedule;
-use carom_core::pool::{Options, Outcome};
+use carom_core::pool::{Options, Outcome, Refusal, State};
 use carom_core::set;
 
 /// A check every 100 ms, decided by two results in a row.
@@ -138,4 +138,80 @@ fn set_leases_no_connection_of_an_unhealthy_backend() {
     }
     pass(&mut stage, &[]);
     assert_eq!(stage.serving(), [1, 2, 3]);
+}
+
+/// Lets time pass until this many checks have run; all of them pass or fail. Dials stay under way.
+fn check(stage: &mut Stage, many: usize, passed: bool) {
+    for _ in 0..many {
+        stage.pass_until(|stage| !stage.health_checks.is_empty());
+        let (check, _) = stage.health_checks.remove(0);
+        stage.machine.handle_health_checked(stage.now, check, passed);
+        stage.go();
+    }
+}
+
+#[test]
+fn claims_wait_as_in_an_outage_while_all_backends_are_unhealthy_and_nothing_works() {
+    let recovery = policy(9).delay(ms(100)).max_delay(ms(60_000)).into();
+    let mut stage = Stage::connected(Options { recovery, ..checked(1, 1) }, &[1]);
+    check(&mut stage, 2, false);
+    assert_eq!((state_of(&stage, 1), stage.machine.state()), (BackendState::Unhealthy, State::Running), "it is used");
+    let slot = stage.take();
+    stage.release(slot, Outcome::Open);
+    stage.end_idle(1);
+    assert_eq!((stage.machine.state(), stage.machine.dead_of_known()), (State::Failed, (0, 1)));
+    let waiter = stage.wait(ms(30_000));
+    let came = stage.now;
+    let mut failed_at = stage.now;
+    while stage.refused(waiter).is_none() {
+        if stage.dialling(1) > 0 {
+            assert!(stage.now <= failed_at + ms(1_000), "tried at least every second");
+            stage.refuse(1);
+            failed_at = stage.now;
+        }
+        stage.pass(ms(10));
+    }
+    assert!(matches!(stage.refused(waiter), Some(Refusal::Failed { known: 1, .. })));
+    assert_eq!(stage.now, came + ms(5_000), "`outage_wait`");
+    stage.pass_until(|stage| stage.dialling(1) > 0);
+    stage.accept(1);
+    assert_eq!((state_of(&stage, 1), stage.machine.state()), (BackendState::Unhealthy, State::Running));
+}
+
+#[test]
+fn checks_that_pass_end_an_outage() {
+    let mut stage = Stage::new(Options { recovery: recovery(9), ..checked(1, 1) });
+    stage.backends(&[1]);
+    check(&mut stage, 2, false);
+    assert_eq!((state_of(&stage, 1), stage.machine.state()), (BackendState::Unhealthy, State::Failed));
+    check(&mut stage, 2, true);
+    assert_eq!((state_of(&stage, 1), stage.machine.state()), (BackendState::Unknown, State::Running));
+}
+
+#[test]
+fn set_is_in_an_outage_while_all_backends_are_unhealthy_or_dead_and_nothing_works() {
+    let options = set::Options { health_check: Some(schedule()), ..eager(2, 2) };
+    let mut stage = set_stage::Stage::knowing(options, &[1, 2]);
+    let up = stage.accept(1);
+    let check = |stage: &mut set_stage::Stage, passed: bool| {
+        for _ in 0..60 {
+            stage.pass(ms(10));
+            for (check, number) in std::mem::take(&mut stage.health_checks) {
+                stage.machine.handle_health_checked(stage.now, check, passed && number == 1);
+                stage.go();
+            }
+        }
+    };
+    check(&mut stage, false);
+    assert_eq!(stage.machine.state(), set::State::Running, "the connection of an unhealthy backend is used");
+    let lease = stage.take(set::Want::any());
+    assert_eq!(lease, up);
+    stage.release(lease);
+    stage.ended(up);
+    assert_eq!(stage.machine.state(), set::State::Failed);
+    let waiter = stage.wait(set::Want::any());
+    check(&mut stage, true);
+    assert_eq!(stage.machine.state(), set::State::Running, "backend 1 is healthy again");
+    stage.accept(1);
+    assert!(stage.granted(waiter).is_some());
 }

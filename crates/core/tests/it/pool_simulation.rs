@@ -184,8 +184,9 @@ fn outage_ends_for_claims_within_a_second_of_the_first_server_that_is_back() {
         // Connections that were accepted just before that are closed as well.
         world.run_for(world.setting.dial);
         (0..servers).for_each(|server| world.cut_off(server));
-        let down = world.run_until_holds(world.clock + HOUR, |world| world.machine.state() == State::Failed);
-        assert!(down, "no outage although every server is down");
+        let are_dead = |world: &World| world.machine.dead_of_known() == (servers, servers);
+        let down = world.run_until_holds(world.clock + HOUR, are_dead);
+        assert!(down, "every server is down, and not every one is dead");
         world.run_for(Duration::from_millis(random.below(12_000) as u64));
         world.behave(back, Behaviour::Healthy);
         let first = world.claims_so_far();

@@ -79,12 +79,14 @@ impl World {
 
     /// Holds whenever the driver has done all it was asked to do.
     pub(super) fn check_planned(&mut self) {
-        let (counts, (_, known)) = (self.machine.counts(), self.machine.dead_of_known());
+        let (counts, (dead, known)) = (self.machine.counts(), self.machine.dead_of_known());
         if self.books.closed_at.is_some() || known == 0 {
             return;
         }
         let unhurried = self.setting.options.churn_per_second.is_some();
-        if self.machine.state() == State::Failed && !unhurried {
+        // Unhealthy backends are connected to again when their hold-off ends.
+        let holds_off = dead < known && self.setting.options.replace_unused_after.is_some();
+        if self.machine.state() == State::Failed && !unhurried && !holds_off {
             let probes = self.machine.snapshot().probes.total();
             assert!(counts.total() + probes > 0, "a failed pool has given up");
         }
@@ -341,7 +343,9 @@ impl World {
             match backend.state {
                 BackendState::Unknown => {
                     assert_eq!(counts.working(), 0, "{backend:?}");
-                    assert!(counts.of(Phase::Connecting) + counts.of(Phase::Backoff) <= 1, "{backend:?}");
+                    // Checks may have ended an outage in which attempts hung.
+                    let is_one = counts.of(Phase::Connecting) + counts.of(Phase::Backoff) <= 1;
+                    assert!(is_one || self.setting.options.health_check.is_some(), "{backend:?}");
                 }
                 BackendState::Dead => {
                     assert_eq!(counts.total(), counts.of(Phase::Closing), "a dead backend has slots: {backend:?}");
@@ -503,7 +507,8 @@ impl World {
         self.books.has_run |= after == State::Running;
         let (dead, known) = self.machine.dead_of_known();
         if after == State::Failed && before != State::Failed {
-            assert!(dead == known && (known > 0 || before == State::Starting), "failed with {dead} of {known} dead");
+            let is_outage = if known > 0 { self.is_outage() } else { before == State::Starting };
+            assert!(is_outage, "failed with {dead} of {known} dead");
         }
         match after {
             State::Starting | State::Running => assert!(known == 0 || dead < known, "all dead and not failed"),
@@ -580,15 +585,23 @@ impl World {
         assert!(!earlier, "due at {next:?}, but the driver sleeps until {armed:?}");
     }
 
-    /// Every known backend is dead.
+    /// Every known backend is dead or unhealthy, and no connection works; as far as the machine has noticed.
     fn is_outage(&self) -> bool {
         let (dead, known) = self.machine.dead_of_known();
-        dead == known && known > 0
+        let all_dead = dead == known && known > 0;
+        all_dead || self.machine.state() == State::Failed && self.all_are_down(&self.machine.snapshot())
+    }
+
+    fn all_are_down(&self, snapshot: &Snapshot) -> bool {
+        let is_down = |backend: &&BackendSnapshot| backend.state == BackendState::Dead || backend.is_unhealthy;
+        let is_known = |backend: &&BackendSnapshot| backend.state != BackendState::Removed;
+        let down = snapshot.backends.iter().filter(is_known).filter(is_down).count();
+        snapshot.known > 0 && down == snapshot.known && snapshot.counts.working() == 0
     }
 
     /// A claim fails in an outage: at its deadline, after `outage_wait`, or when an attempt that began later failed at every backend.
     fn failed_in_time(&self, deadline: Moment, came: Moment) {
-        assert!(self.is_outage(), "failed, but some backend is not dead");
+        assert!(self.is_outage(), "failed, but some backend is neither dead nor unhealthy");
         let began = self.books.outage_since.unwrap_or(self.clock);
         let wait = self.setting.options.outage_wait;
         let tried_all = self.servers.iter().filter(|server| server.known).all(|server| server.tried >= Some(came));
