@@ -134,7 +134,7 @@ async fn a_backend_that_dies_is_watched_and_used_again() {
         tokio::time::sleep(ms(100)).await;
     }
     tokio::time::sleep(ms(1000)).await;
-    assert_eq!(state_of(1), (BackendState::Dead, 1), "one slot watches");
+    assert_eq!(state_of(1), (BackendState::Dead, 0), "it is probed without a slot");
     let tried = script.connects_started(address(1));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let tries = script.connects_started(address(1)) - tried;

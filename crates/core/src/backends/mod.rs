@@ -47,6 +47,8 @@ pub(crate) struct Record<T> {
     /// What active checks have shown.
     checks: Checks,
     pub(crate) setback: Option<Setback>,
+    /// Attempts in a row that had failed when the backend was last dead, until a connection serves or lasts.
+    pub(crate) failed_probes: u32,
     /// When the latest of the attempts that have failed began.
     pub(crate) tried: Option<Instant>,
     part: T,
@@ -96,7 +98,7 @@ impl<T> Record<T> {
     #[inline]
     pub(crate) fn forgive(&mut self) {
         self.uses.record_success();
-        self.setback = None;
+        (self.setback, self.failed_probes) = (None, 0);
     }
 
     /// Whether the next attempt must not be made yet.
@@ -360,6 +362,7 @@ impl<T> Backends<T> {
             uses: Uses::default(),
             checks: Checks::default(),
             setback: None,
+            failed_probes: 0,
             tried: None,
             part: part(),
         }));

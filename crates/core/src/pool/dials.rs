@@ -153,21 +153,23 @@ impl Machine {
         let has_worked = record.health.has_worked();
         let policy = self.options.recovery.for_connect(has_worked);
         let failures = match state {
-            State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => life.failures + 1,
+            State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => life.failures,
             State::Gone
             | State::Held { .. }
             | State::Connecting { .. }
             | State::Backoff { .. }
-            | State::Closing { .. } => {
-                record.setback.map_or(0, |setback| setback.failures).max(tries.failures(policy)) + 1
-            }
+            | State::Closing { .. } => record.setback.map_or(0, |setback| setback.failures).max(tries.failures(policy)),
         };
+        // If no connection has lasted since the backend was dead, the delays go on growing.
+        let failures = failures.max(record.failed_probes) + 1;
         match record.health {
             Health::Removed => Then::Gone,
             Health::Dead { .. } => {
                 let tries = Tries::watching(policy);
                 let until = now + self.probe_delay(has_worked, failures);
-                self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
+                let record = self.backends.get_mut(backend);
+                record.setback = Some(Setback { failures, failed_at: now, until });
+                record.failed_probes = failures;
                 if probe { Then::Retry { tries, until } } else { Then::Gone }
             }
             Health::Unproven { .. } | Health::Proven { .. } => {
@@ -183,7 +185,9 @@ impl Machine {
                     }
                     None => {
                         let until = now + self.probe_delay(has_worked, failures);
-                        self.backends.get_mut(backend).setback = Some(Setback { failures, failed_at: now, until });
+                        let record = self.backends.get_mut(backend);
+                        record.setback = Some(Setback { failures, failed_at: now, until });
+                        record.failed_probes = failures;
                         self.bury(now, backend, index);
                         Then::Gone
                     }
@@ -249,7 +253,8 @@ impl Machine {
     pub(super) fn forget_setback(&mut self, index: u32, life: Life) {
         let proof = if life.uses == 0 { YOUNG } else { self.options.recovery.for_connect(true).first_delay() };
         if lived(life) >= proof {
-            self.backends.get_mut(self.slots[index as usize].backend).setback = None;
+            let record = self.backends.get_mut(self.slots[index as usize].backend);
+            (record.setback, record.failed_probes) = (None, 0);
         }
     }
 }

@@ -34,11 +34,8 @@ impl Machine {
     pub fn handle_connected(&mut self, now: Instant, slot: SlotRef, recycles: bool) {
         let Some(State::Connecting { tries, .. }) = self.current(slot).map(|found| &found.state) else { return };
         let (index, backend) = (slot.index, self.slots[slot.index()].backend);
-        let record = self.backends.get(backend);
-        let failures = tries.failures(self.options.recovery.for_connect(record.health.has_worked()));
-        // Delays of a dead backend go on growing if this connection does not last.
-        let failed_probes = record.setback.filter(|_| record.health.is_dead()).map_or(0, |setback| setback.failures);
-        let failures = failures.max(failed_probes);
+        let failures =
+            tries.failures(self.options.recovery.for_connect(self.backends.get(backend).health.has_worked()));
         self.slots[slot.index()].recycles = recycles;
         let ends_outage = self.outage.is_some();
         if self.trust(now, backend) {
