@@ -93,9 +93,14 @@ impl Logs {
         Logs { state: Arc::clone(&global.state), _guard: None }
     }
 
+    /// Every event, in order.
+    pub fn events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
     /// The events of this level.
     pub fn at(&self, level: Level) -> Vec<Event> {
-        self.lock().events.iter().filter(|event| event.level == level).cloned().collect()
+        self.events().into_iter().filter(|event| event.level == level).collect()
     }
 
     /// The number of events whose line contains all of these: `LEVEL field=value ... in [LEVEL span field=value, ...]`.

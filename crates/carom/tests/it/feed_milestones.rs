@@ -2,53 +2,24 @@
 
 use carom::Feed;
 use carom::feed::{Adapter, Change, Mode, Refused, Tick, Topic};
-use std::fmt::Debug;
 use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::feed::{OnOpen, Upstream};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
+use testkit::logs::{Event, Logs};
 
-/// Keeps every event of a feed in words.
-#[derive(Clone, Default)]
-struct Listener {
-    heard: Arc<Mutex<Vec<String>>>,
-}
-
-struct Words(String);
-
-impl Visit for Words {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0 += &format!("{field}={value:?} ");
-    }
-}
-
-impl tracing::Subscriber for Listener {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("carom::feed")
-    }
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut words = Words(format!("{} ", event.metadata().level()));
-        event.record(&mut words);
-        self.heard.lock().unwrap().push(words.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
+/// Every event of a feed, as `LEVEL field=value ...`.
+fn events_of_feeds(logs: &Logs) -> Vec<String> {
+    let events = logs.events().into_iter().filter(|event| event.target.starts_with("carom::feed"));
+    let words = |event: Event| {
+        let fields = event.fields.iter().map(|(name, value)| format!(" {name}={value}"));
+        format!("{}{}", event.level, fields.collect::<String>())
+    };
+    events.map(words).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_again_and_again_is_a_warning_once() {
-    let listener = Listener::default();
-    let _listening = tracing::subscriber::set_default(listener.clone());
+    let logs = Logs::capture();
     let upstream = Upstream::new();
     upstream.on_open(OnOpen::Fail);
     let feed = Feed::builder(upstream.clone()).build().unwrap();
@@ -57,7 +28,7 @@ async fn what_is_refused_again_and_again_is_a_warning_once() {
     upstream.refuse(&topic.instrument, Some("unknown symbol"));
     upstream.on_open(OnOpen::Succeed);
     tokio::time::sleep(Duration::from_secs(80)).await;
-    let heard = listener.heard.lock().unwrap().clone();
+    let heard = events_of_feeds(&logs);
     let count = |words: &str| heard.iter().filter(|line| line.contains(words)).count();
     assert_eq!(count("WARN message=[POOL] topics were refused feed"), 1, "{heard:#?}");
     let again = count("DEBUG message=[POOL] a topic was refused again");
@@ -66,8 +37,7 @@ async fn what_is_refused_again_and_again_is_a_warning_once() {
 
 #[tokio::test(start_paused = true)]
 async fn milestones_are_told_with_their_figures() {
-    let listener = Listener::default();
-    let _listening = tracing::subscriber::set_default(listener.clone());
+    let logs = Logs::capture();
     let upstream = Upstream::new();
     let feed = Feed::builder(upstream.clone())
         .name("demo")
@@ -84,7 +54,7 @@ async fn milestones_are_told_with_their_figures() {
     feed.unsubscribe_all().await;
     feed.close(tokio::time::Instant::now() + Duration::from_secs(5)).await;
 
-    let heard = listener.heard.lock().unwrap().clone();
+    let heard = events_of_feeds(&logs);
     assert!(heard.iter().all(|line| line.contains("feed=\"demo\"")), "{heard:#?}");
     let milestones = heard.iter().filter(|line| !line.starts_with("DEBUG"));
     assert!(milestones.into_iter().all(|line| line.contains("[POOL] ")), "{heard:#?}");
@@ -136,23 +106,21 @@ impl Adapter for Failing {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_fails_is_told_with_the_reason_behind_it() {
-    let listener = Listener::default();
-    let _listening = tracing::subscriber::set_default(listener.clone());
+    let logs = Logs::capture();
     let feed = Feed::builder(Failing { opens: false }).name("demo").build().unwrap();
     assert!(feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap().pending);
-    let heard = listener.heard.lock().unwrap().clone();
+    let heard = events_of_feeds(&logs);
     let told = "WARN message=a connection failed feed=\"demo\" error=\"the connection failed: the cable is out\"";
     assert!(heard.iter().any(|line| line.trim_end() == told), "{heard:#?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn connections_that_do_not_last_are_a_warning_once() {
-    let listener = Listener::default();
-    let _listening = tracing::subscriber::set_default(listener.clone());
+    let logs = Logs::capture();
     let feed = Feed::builder(Failing { opens: true }).build().unwrap();
     feed.subscribe(Topic::new("NSE", "SBIN", Mode::Ltp)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let heard = listener.heard.lock().unwrap().clone();
+    let heard = events_of_feeds(&logs);
     let count = |words: &str| heard.iter().filter(|line| line.contains(words)).count();
     assert_eq!(count("WARN message=a connection failed feed"), 1, "{heard:#?}");
     assert_eq!(count("WARN message=[POOL] a connection was lost feed"), 1, "{heard:#?}");
