@@ -14,6 +14,14 @@ use std::time::{Duration, Instant};
 /// A line that has not been empty for this long is a sign of overload, not of a burst.
 const STANDING: Duration = Duration::from_millis(100);
 
+/// How long a claim waits beside an idle connection of an unreliable backend.
+const MOST_WAIT: Duration = Duration::from_millis(250);
+
+/// Whether a claim has not waited for long.
+fn can_wait(now: Instant, place: Place) -> bool {
+    now < place.since + MOST_WAIT
+}
+
 impl Machine {
     /// Asks for a connection: an idle one at once, otherwise a place in line.
     pub fn claim(&mut self, now: Instant, request: Request) -> Claimed {
@@ -252,6 +260,9 @@ impl Machine {
         self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
         self.picker.rest(index, self.slots[index as usize].backend);
         self.expect_settling(now);
+        if self.waiters.len() > 0 {
+            self.relent_by(now + MOST_WAIT);
+        }
     }
 
     /// A connection comes back from a check, unused.
@@ -268,6 +279,9 @@ impl Machine {
         self.enter(index, State::Idle { life, last_used, looked_at: now, idleness: Idleness::Using });
         self.picker.rest_last(index, self.slots[index as usize].backend);
         self.attend_idle(index);
+        if self.waiters.len() > 0 {
+            self.relent_by(now + MOST_WAIT);
+        }
     }
 
     pub(super) fn expire_waiters(&mut self, now: Instant) {
@@ -362,8 +376,10 @@ impl Machine {
             self.waiters.note_idle();
         }
         if let Some(Avoid { until, .. }) = place.avoid.filter(|avoid| avoid.until > now) {
-            self.relent_at = Some(self.relent_at.map_or(until, |at| at.min(until)));
-            self.due(until);
+            self.relent_by(until);
+        }
+        if self.picker.has_idle() {
+            self.relent_by(now + MOST_WAIT);
         }
         self.note_load(now);
         self.connect_for_waiter(now);
@@ -397,7 +413,8 @@ impl Machine {
 
     /// Nearly always the first in line; only those who avoid this very backend let others go ahead.
     fn first_who_takes(&self, now: Instant, backend: u32) -> Option<(WaiterId, Place)> {
-        if self.is_withheld(backend, true) {
+        let first = self.waiters.in_line().next()?;
+        if self.is_withheld(backend, can_wait(now, first.1)) {
             return None;
         }
         self.waiters.in_line().find(|(_, place)| self.takes(now, *place, backend))
@@ -442,7 +459,8 @@ impl Machine {
         now.saturating_duration_since(since) > limit
     }
 
-    fn choose(&mut self, now: Instant, place: Place, can_wait: bool) -> Option<u32> {
+    fn choose(&mut self, now: Instant, place: Place, may_wait: bool) -> Option<u32> {
+        let can_wait = may_wait && can_wait(now, place);
         self.picker.loads.pass(now);
         let avoided = self.avoided(now, place);
         let index = if avoided.is_nothing() {
@@ -514,6 +532,15 @@ impl Machine {
             self.relent_at = self.waiters.next_to_relent(now);
         }
         self.serve_choosy(now);
+        // What is withheld from them may be due, or lent after all, a moment later.
+        if self.waiters.len() > 0 && self.picker.has_idle() && !self.is_closed() {
+            self.relent_by(now + MOST_WAIT);
+        }
+    }
+
+    fn relent_by(&mut self, at: Instant) {
+        self.relent_at = Some(self.relent_at.map_or(at, |earlier| earlier.min(at)));
+        self.due(at);
     }
 
     /// Whatever the last plan thought of it: nothing of a closed pool or a removed backend is lent again.

@@ -874,6 +874,25 @@ fn slot_that_waits_for_its_redial_does_not_hold_up_the_others_of_its_backend() {
 }
 
 #[test]
+fn claim_waits_at_most_250_ms_beside_an_idle_connection_of_an_unreliable_backend() {
+    let mut stage = Stage::connected(options(3, 3), &[1, 2, 3]);
+    for _ in 0..2 {
+        let slots = [0; 3].map(|_| stage.take());
+        stage.pass(ms(10));
+        let of_it = slots.into_iter().find(|&slot| lent_from(&stage, slot) == 1).expect("each has a connection");
+        stage.machine.report_failure(stage.now, of_it);
+        slots.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+    }
+    // These do not come back.
+    let _others = [stage.take(), stage.take()];
+    let Claimed::Waiting(waiter) = stage.claim(ms(60_000)) else { panic!("it waits for one of the others") };
+    stage.pass(ms(249));
+    assert!(stage.granted(waiter).is_none());
+    stage.pass(ms(1));
+    assert!(stage.granted(waiter).is_some_and(|slot| lent_from(&stage, slot) == 1));
+}
+
+#[test]
 fn backend_that_failed_twice_lately_is_left_out_while_another_is_soon_free() {
     for (takes, left_out) in [(10, true), (200, false)] {
         let mut stage = Stage::connected(options(3, 3), &[1, 2, 3]);
