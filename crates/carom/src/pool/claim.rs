@@ -97,9 +97,8 @@ impl<C: Connect> Claim<C> {
         self.shared.step(|table| table.machine.report_success(now, slot));
     }
 
-    /// Drops the connection and reports a failed use of the backend: the backend gets a penalty with
-    /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts the failure. A failed use is no
-    /// failed attempt to connect: the connection is replaced at once. The reason becomes the
+    /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to
+    /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it. The reason becomes the
     /// cause that failing claims report. Unless the connector says that the connection is open, the idle connections
     /// of the backend that were opened before are checked before they are lent again, or replaced if there is no check. For a connection that is of no use while its backend is fine there is
     /// [`discard`](Claim::discard).

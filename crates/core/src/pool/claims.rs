@@ -225,10 +225,16 @@ impl Machine {
                 in_vain = failed;
                 self.follow(now, index, then);
             }
-            Outcome::Failed | Outcome::Broken => {
-                if outcome == Outcome::Broken {
-                    self.suspect_siblings(now, index);
+            Outcome::Failed => {
+                let ejected = report != Report::Failure && self.count_failure(now, backend);
+                let then = self.blame(now, index, life);
+                self.follow(now, index, then);
+                if ejected {
+                    self.leave_out(now, backend);
                 }
+            }
+            Outcome::Broken => {
+                self.suspect_siblings(now, index);
                 let ejected = report != Report::Failure && self.count_failure(now, backend);
                 let then = self.after_end(now, index, life);
                 self.follow(now, index, then);

@@ -229,6 +229,15 @@ impl Machine {
         if self.outage.is_some() { delay.min(policy.outage_delay(&mut self.random)) } else { delay }
     }
 
+    /// A connection was of no use: an attempt has failed. If it lived so short that having made it proves nothing, it is one
+    /// more of those that failed before.
+    pub(super) fn blame(&mut self, now: Instant, index: u32, life: Life) -> Then {
+        let record = self.backends.get(self.slots[index as usize].backend);
+        let policy = self.options.recovery.for_connect(record.health.has_worked());
+        let failures = if lived(life) < policy.first_delay() { life.failures } else { 0 };
+        self.consume_attempt(now, index, Tries::resumed(policy, failures))
+    }
+
     /// What follows when a connection ended by itself, or did not pass a check or recycle:
     ///
     /// ```text

@@ -160,7 +160,7 @@ pub enum Outcome {
     Open,
     /// It turned out closed when it was granted, and has been dropped: nobody has used it.
     Ended,
-    /// Its user reports a failed use of the backend; it has been dropped.
+    /// Its user blames the backend; it has been dropped.
     Failed,
     /// It comes back to be closed, without blame.
     Discarded,

@@ -250,7 +250,7 @@ fn a_new_slot_goes_on_where_the_last_one_failed() {
     stage.backends(&[1]);
     let mut dials = 0;
     while stage.elapsed() < ms(10_000) {
-        // The connection is closed when it is claimed; nobody else waits meanwhile.
+        // Whoever claims blames the backend at once; nobody else waits meanwhile.
         let claimed = stage.machine.claim(stage.now, Request::within(ms(50)));
         stage.go();
         if let Claimed::Waiting(waiter) = claimed {
@@ -259,7 +259,7 @@ fn a_new_slot_goes_on_where_the_last_one_failed() {
                 stage.accept(1);
             }
             if let Some(slot) = stage.granted(waiter) {
-                stage.machine.release(stage.now, slot, Outcome::Ended);
+                stage.machine.release(stage.now, slot, Outcome::Failed);
             }
             stage.pass(ms(60));
             stage.machine.forget_waiter(waiter);

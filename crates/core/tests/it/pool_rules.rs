@@ -658,16 +658,20 @@ fn a_backend_that_is_back_has_its_share_at_once_however_its_last_uses_failed() {
 }
 
 #[test]
-fn failed_uses_consume_no_attempt_to_connect() {
-    // One attempt: any blame would be death.
-    let recovery = Recovery::from(policy(1).delay(ms(5_000)).max_delay(ms(60_000)));
-    let mut stage = Stage::connected(Options { recovery, ..options(1, 1) }, &[1]);
-    for _ in 0..20 {
-        let slot = stage.take();
-        stage.release(slot, Outcome::Failed);
-        // Connects are at least 1 ms apart.
-        stage.pass(ms(1));
-        assert_eq!((stage.dialling(1), stage.machine.state()), (1, State::Running));
-        stage.accept(1);
+fn a_good_use_forgives_what_failed_before() {
+    for good_between in [true, false] {
+        let recovery = Recovery::from(policy(3).delay(ms(100)));
+        let mut stage = Stage::connected(Options { recovery, ..options(1, 1) }, &[1]);
+        for _ in 0..3 {
+            if good_between {
+                uses_of(&mut stage, 1, 1);
+            }
+            let slot = stage.take();
+            stage.release(slot, Outcome::Failed);
+            stage.pass(ms(300));
+            stage.accept_all();
+        }
+        let expected = if good_between { State::Running } else { State::Failed };
+        assert_eq!(stage.machine.state(), expected);
     }
 }
