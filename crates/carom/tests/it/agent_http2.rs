@@ -210,21 +210,28 @@ async fn request_that_was_refused_unread_is_sent_again_with_a_body_that_can_be_r
 }
 
 #[tokio::test]
-async fn one_that_the_server_gave_up_is_not_tried_again_and_costs_nobody_else() {
-    let server = Raw::start(10, |number| match number {
-        0 => Act::Half,
-        1 => Act::Reset(Reason::INTERNAL_ERROR),
-        _ => Act::Answer,
-    })
-    .await;
-    let origin = raw(&server);
-    let other = head(&origin, get("/")).await.unwrap();
-    let error = head(&origin, get("/")).await.unwrap_err();
-    assert_eq!((error.step(), error.attempts(), server.requests()), (Step::Receive, 1, 2));
-    assert_eq!(asked(&origin, get("/")).await, "done");
-    server.finish();
-    assert_eq!(read(other).await.unwrap(), "half done");
-    assert_eq!((server.accepted(), leases(&origin)), (1, 0));
+async fn request_that_the_server_resets_is_sent_again_if_it_is_safe_and_costs_no_other() {
+    for (method, attempts) in [(Method::GET, 2), (Method::POST, 1)] {
+        let server = Raw::start(10, |number| match number {
+            0 => Act::Half,
+            1 => Act::Reset(Reason::INTERNAL_ERROR),
+            _ => Act::Answer,
+        })
+        .await;
+        let origin = raw(&server);
+        let other = head(&origin, get("/")).await.unwrap();
+        match head(&origin, request(method.clone(), "/", "a body")).await {
+            Ok(response) => assert_eq!((method, served(&response).attempts), (Method::GET, attempts)),
+            Err(error) => {
+                assert_eq!((method, error.step(), error.attempts()), (Method::POST, Step::Receive, attempts));
+            }
+        }
+        assert_eq!(server.requests(), 1 + attempts as usize);
+        assert_eq!(asked(&origin, get("/")).await, "done");
+        server.finish();
+        assert_eq!(read(other).await.unwrap(), "half done");
+        assert_eq!(server.accepted(), 1);
+    }
 }
 
 #[tokio::test]

@@ -82,8 +82,8 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
         (None, Fault::Leaving { graceful: true }, Some(request)) => Lost::Untried(Box::new(back(request)), error),
         (None, Fault::Leaving { graceful: true }, None) => Lost::Leaving(error),
         (None, Fault::Refused | Fault::Leaving { .. }, Some(request)) => Lost::Unsent(Box::new(back(request)), error),
-        (None, Fault::Refused | Fault::Leaving { .. } | Fault::Broken, _) => Lost::Unanswered(error),
-        (None, Fault::Reset | Fault::Nonsense | Fault::Own, _) => Lost::Failed(error),
+        (None, Fault::Refused | Fault::Leaving { .. } | Fault::Broken | Fault::Reset, _) => Lost::Unanswered(error),
+        (None, Fault::Nonsense | Fault::Own, _) => Lost::Failed(error),
     })
 }
 
