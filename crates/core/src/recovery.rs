@@ -88,8 +88,8 @@ impl Policy {
     }
 
     /// Where the doubling of `delay` stops. It goes on while a backend is dead, so this is how far apart a dead backend is tried
-    /// in the end. `None` stops the doubling of a dead backend's delay when `attempts` have doubled it, and else at a day. While every backend of a pool or a set is dead, its
-    /// attempts are at most a second apart. Default 3 s.
+    /// in the end. `None` stops the doubling of a dead backend's delay when `attempts` have doubled it, and else at a day. While
+    /// every backend of a pool or a set is dead, its attempts are at most a second apart. Default 3 s.
     #[must_use]
     pub fn max_delay(mut self, max_delay: impl Into<Option<Duration>>) -> Policy {
         self.max_delay = max_delay.into();

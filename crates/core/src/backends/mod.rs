@@ -12,7 +12,7 @@ pub mod stall;
 
 pub use checks::CheckId;
 pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};
-pub(crate) use outage::{Outage, RUNNING};
+pub(crate) use outage::{MOST_RUNNING, Outage, RUNNING};
 pub(crate) use ready::Missing;
 pub use ready::Readiness;
 

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// An attempt that is older than this no longer counts as running.
 pub(crate) const RUNNING: Duration = Duration::from_secs(1);
 
+/// The most attempts at dead backends that run at a time.
+pub(crate) const MOST_RUNNING: usize = 16;
+
 /// An outage that lasts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outage {

@@ -1,7 +1,8 @@
 //! Probes: attempts at dead backends. They have no slot, so claims can use the whole maximum however many backends are dead.
 //!
-//! Every dead backend of the tier that serves, or of a better one, has a probe; in an outage every dead backend. At most `min(maximum, 16)` run at a time; the
-//! others wait for their turn. In an outage an attempt that hangs for a second does not count as running.
+//! Every dead backend of the tier that serves, or of a better one, has a probe; in an outage every dead backend. At most
+//! `min(maximum, 16)` run at a time; the others wait for their turn. In an outage an attempt that hangs for a second does not
+//! count as running.
 //!
 //! ```text
 //!   Backoff --delay over--> Held --its turn--> Connecting --failed--> Backoff
@@ -13,13 +14,10 @@
 use super::Machine;
 use super::membership::BackendSlots;
 use super::tiers::Tier;
-use crate::backends::RUNNING;
+use crate::backends::{MOST_RUNNING, RUNNING};
 use crate::list::NONE;
 use crate::slot::{Phase, Slot, State, Then};
 use std::time::Instant;
-
-/// The most probes that run at a time, whatever the maximum.
-const MOST_RUNNING: usize = 16;
 
 impl Machine {
     /// Sees to it that the dead backends have a probe each, and no others.

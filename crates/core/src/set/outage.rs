@@ -6,12 +6,9 @@
 
 use super::places::{Dial, Hanging, Place, Record};
 use super::{ConnectionId, Machine, State, Timer, WaiterId};
-use crate::backends::{Outage, RUNNING};
+use crate::backends::{MOST_RUNNING, Outage, RUNNING};
 use crate::recovery::Tries;
 use std::time::{Duration, Instant};
-
-/// Attempts that run at a time for leases of any backend. Those that hang do not count.
-const MOST_RUNNING: usize = 16;
 
 impl Machine {
     /// Begins or ends an outage when the backends say so. To be called when one died, was checked, came back, was
