@@ -32,13 +32,7 @@ impl Spare {
             return None;
         }
         let body = request.body().try_clone()?;
-        let mut copy = Request::new(body);
-        *copy.method_mut() = request.method().clone();
-        *copy.uri_mut() = request.uri().clone();
-        *copy.version_mut() = request.version();
-        *copy.headers_mut() = request.headers().clone();
-        *copy.extensions_mut() = request.extensions().clone();
-        Some(Spare(Box::new(copy)))
+        Some(Spare(Box::new(copy(request, body))))
     }
 
     /// Whether it may be sent to two backends at a time.
@@ -54,6 +48,17 @@ impl Spare {
     pub(super) fn into_request(self) -> Box<Request<Body>> {
         self.0
     }
+}
+
+/// The same request with this body.
+pub(super) fn copy(request: &Request<Body>, body: Body) -> Request<Body> {
+    let mut copy = Request::new(body);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    copy
 }
 
 /// Whether a request may be sent to two backends at a time: it is safe, has no body, and begins nothing but a response.

@@ -8,6 +8,7 @@ use crate::agent::body::Body;
 use crate::agent::error::{Error, Step};
 use crate::agent::evidence::Evidence;
 use crate::agent::http1::Lost;
+use crate::agent::retry::copy;
 use h2::Reason;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery};
@@ -27,7 +28,8 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
     let request = addressed(request, lease.address()).map_err(|error| Lost::Failed(error.at(lease.backend())))?;
     // Safe ones that are here in one piece are kept by whoever tries again.
     let is_kept = request.method().is_safe() && request.body().is_whole();
-    let spare = (!is_kept).then(|| copy(&request));
+    // The body follows if the request is sent again and the body can be read only once.
+    let spare = (!is_kept).then(|| copy(&request, request.body().try_clone().unwrap_or_default()));
     let request = request.map(Upload::new);
     let sent = request.body().sent();
     let mut error = match lease.send(request).await {
@@ -136,17 +138,6 @@ fn addressed(mut request: Request<Body>, address: &Address) -> Result<Request<Bo
 
 fn path_of(uri: &Uri) -> Uri {
     uri.path_and_query().cloned().map(Uri::from).unwrap_or_default()
-}
-
-/// The same request once more, without its body if that can be read only once.
-fn copy(request: &Request<Body>) -> Request<Body> {
-    let mut copy = Request::new(request.body().try_clone().unwrap_or_default());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    *copy.extensions_mut() = request.extensions().clone();
-    copy
 }
 
 /// What went wrong before the head of the answer came.
