@@ -4,7 +4,8 @@
 # make pure    checks that carom-core is free of I/O
 # make live    third-party servers and clients; installs them if they are missing
 # make bench   carom beside its peers; writes target/bench; installs protoc if it is missing. PART=window for one part; PART=faults,
-#              which is not run otherwise, for real servers that fail; ARGS for more, as ARGS="--quick"
+#              which is not run otherwise, for real servers that fail, a quarter of an hour; ARGS for more, as ARGS="--quick", or
+#              ARGS="--rounds 1 --fault 503" for one row of the faults
 
 CARGO ?= cargo
 

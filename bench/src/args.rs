@@ -5,7 +5,7 @@ use crate::fanout::Kind;
 use std::net::SocketAddr;
 
 pub const USAGE: &str = "usage: carom-bench [--quick] [--part PART] [--only POOL]
-       carom-bench --part faults [--quick] [--rounds ROUNDS] [--only postgres|redis|agent|sidecar] [--docs]";
+       carom-bench --part faults [--quick] [--rounds ROUNDS] [--only postgres|redis|agent|sidecar] [--fault TEXT] [--docs]";
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Args {
@@ -14,6 +14,8 @@ pub struct Args {
     pub only: Option<String>,
     /// How often each fault is repeated.
     pub rounds: Option<usize>,
+    /// Text in the names of the faults to run.
+    pub fault: Option<String>,
     /// Whether the table of faults is written to `docs`.
     pub docs: bool,
     /// Set by the run itself, for the process that counts allocations.
@@ -54,6 +56,7 @@ impl Args {
                     let rounds = words.next().and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
                     args.rounds = Some(rounds.ok_or("--rounds needs a number")?);
                 }
+                "--fault" => args.fault = Some(words.next().ok_or("--fault needs text in the name of a fault")?),
                 "--docs" => args.docs = true,
                 "--memory" => args.memory = true,
                 "--serve" => {
@@ -81,8 +84,8 @@ mod tests {
         assert!(args.quick);
         assert_eq!(args.only.as_deref(), Some("bb8"));
         assert_eq!(args.part.as_deref(), Some("claims"));
-        let args = parse("--part faults --rounds 3 --docs").unwrap();
-        assert_eq!((args.rounds, args.docs), (Some(3), true));
+        let args = parse("--part faults --rounds 3 --fault SIGSTOP --docs").unwrap();
+        assert_eq!((args.rounds, args.fault.as_deref(), args.docs), (Some(3), Some("SIGSTOP"), true));
         assert_eq!(parse("").unwrap(), Args::default());
         assert_eq!(parse("--serve gateway").unwrap().serve, Some(Serve::Fanout(Kind::Gateway)));
         assert_eq!(parse("--serve floor-32").unwrap().serve, Some(Serve::Fanout(Kind::Floor { at_once: 32 })));
@@ -96,6 +99,7 @@ mod tests {
         assert!(parse("--only").unwrap_err().contains("--only"));
         assert!(parse("--serve tea").unwrap_err().contains("tea"));
         assert!(parse("--rounds 0").unwrap_err().contains("--rounds"));
+        assert!(parse("--fault").unwrap_err().contains("--fault"));
         assert!(parse("--part").unwrap_err().contains("--part"));
     }
 }

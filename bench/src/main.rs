@@ -67,13 +67,14 @@ impl Extent {
             faults: faults::Extent {
                 rounds: args.rounds.unwrap_or(if quick { 1 } else { 5 }),
                 only: args.only.clone(),
+                fault: args.fault.clone(),
                 docs: args.docs,
             },
         }
     }
 }
 
-/// Runs when it is named, and then alone: an hour of servers that fail.
+/// Runs when it is named, and then alone: a quarter of an hour of servers that fail.
 #[cfg(feature = "faults")]
 const FAULTS: &str = "faults";
 

@@ -15,6 +15,7 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Record {
     pub started: Instant,
+    /// The start, while it has not ended.
     pub ended: Instant,
     /// The port of the node that responded.
     pub outcome: Result<u16, String>,
@@ -43,7 +44,7 @@ impl Load {
         self.switch.paused.store(paused, Ordering::Relaxed);
     }
 
-    /// The requests that have ended so far.
+    /// The requests that have started so far.
     pub fn so_far(&self) -> Vec<Record> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -66,12 +67,21 @@ async fn run(request: Request, records: Arc<Mutex<Vec<Record>>>, switch: Arc<Swi
         if switch.paused.load(Ordering::Relaxed) {
             continue;
         }
-        let (response, records, started) = (request(), Arc::clone(&records), Instant::now());
+        let (response, records) = (request(), Arc::clone(&records));
+        let (index, started) = record_start(&records);
         running.spawn(async move {
             let outcome = timeout(DEADLINE, response).await.unwrap_or_else(|_| Err("no response within 5 s".into()));
             let record = Record { started, ended: Instant::now(), outcome };
-            records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+            records.lock().unwrap_or_else(PoisonError::into_inner)[index] = record;
         });
     }
     while running.join_next().await.is_some() {}
+}
+
+/// A request is recorded when it starts, so that [`Load::so_far`] has all arrivals. The clock is read under the lock for the same reason.
+fn record_start(records: &Mutex<Vec<Record>>) -> (usize, Instant) {
+    let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
+    let started = Instant::now();
+    records.push(Record { started, ended: started, outcome: Err("it has not ended".into()) });
+    (records.len() - 1, started)
 }

@@ -1,5 +1,6 @@
 //! Faults: real PostgreSQL, Redis and nginx servers are killed, frozen, restarted, slowed down and made to fail under load, with
-//! carom in front of them and then each of its peers, all with default options.
+//! carom or one of its peers in front of them, all with default options. All run at the same time, each with servers of its own, and
+//! the same fault begins at the same moment for all.
 
 mod app;
 mod fault;
@@ -8,23 +9,22 @@ mod load;
 mod nodes;
 mod peers;
 mod relay;
+mod runner;
 mod table;
 
 use crate::report;
 use carom_live::AnyError;
 use fault::{FAULTS, Fault};
-use figures::{Course, Figures, back_after};
-use load::Load;
-use nodes::{Kind, Nodes};
+use figures::Figures;
+use nodes::{Kind, Template};
 use peers::Peer;
+use runner::Runner;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::thread;
+use std::ptr;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 
 /// How long a node works on one request.
 const WORK: Duration = Duration::from_millis(20);
@@ -36,15 +36,16 @@ const WARM: Duration = Duration::from_secs(3);
 const WATCHED: Duration = Duration::from_secs(3);
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// The number of rounds, the one lane to run, and whether the tables in `docs` are written.
+/// The number of rounds, the one lane to run, text in the names of the faults to run, and whether the tables in `docs` are written.
 #[derive(Clone, Debug)]
 pub struct Extent {
     pub rounds: usize,
     pub only: Option<String>,
+    pub fault: Option<String>,
     pub docs: bool,
 }
 
-/// A kind of server with its clients. Lanes run at the same time, each with servers of its own.
+/// A kind of server with its clients.
 struct Lane {
     name: &'static str,
     title: &'static str,
@@ -74,14 +75,14 @@ pub fn report(extent: &Extent) -> io::Result<()> {
     if lanes.is_empty() {
         return Err(io::Error::other("--only takes one of postgres, redis, agent, sidecar"));
     }
-    let conditions = table::Conditions::new(extent.rounds)?;
-    let rounds = extent.rounds;
-    let lanes: Vec<_> = lanes.into_iter().map(|lane| thread::spawn(move || run(lane, rounds))).collect();
-    let mut rows = Vec::new();
-    for lane in lanes {
-        let measured = lane.join().map_err(|_| io::Error::other("a run panicked"))?;
-        rows.extend(measured.map_err(io::Error::other)?);
+    let mut rows = rows(&lanes, extent.fault.as_deref())?;
+    if extent.docs && (extent.only.is_some() || extent.fault.is_some()) {
+        return Err(io::Error::other(
+            "--docs writes the tables of all lanes and faults, so it goes without --only and --fault",
+        ));
     }
+    let conditions = table::Conditions::new(extent.rounds)?;
+    measure(&lanes, &mut rows, extent.rounds).map_err(io::Error::other)?;
     let table = table::markdown(&rows, &conditions);
     println!("\n{table}");
     report::write_text("faults.json", &format!("{:#}\n", table::json(&rows, &conditions)))?;
@@ -95,77 +96,65 @@ pub fn report(extent: &Extent) -> io::Result<()> {
     Ok(())
 }
 
-/// On its own thread, as starting and stopping servers blocks. The servers are killed when this returns, also by a panic.
-fn run(lane: &'static Lane, rounds: usize) -> Result<Vec<Row>, AnyError> {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
-        let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        tokio::select! {
-            measured = measure(lane, rounds) => measured,
-            _ = interrupted.recv() => Err("interrupted".into()),
-            _ = terminated.recv() => Err("terminated".into()),
-        }
-    })
-}
-
-async fn measure(lane: &'static Lane, rounds: usize) -> Result<Vec<Row>, AnyError> {
-    let mut nodes = Nodes::start(lane.kind).await?;
-    let possible = |fault: &Fault| *fault != Fault::Unavailable || lane.kind == Kind::Nginx;
+/// The rows of these lanes whose fault has this text in its name, in the order of the tables.
+fn rows(lanes: &[&'static Lane], text: Option<&str>) -> io::Result<Vec<Row>> {
+    let text = text.unwrap_or_default().to_lowercase();
     let mut rows = Vec::new();
-    for fault in FAULTS.into_iter().filter(possible) {
-        rows.extend(lane.peers.iter().map(|peer| Row { lane, fault, peer, runs: Vec::new() }));
-    }
-    for round in 1..=rounds {
-        for row in &mut rows {
-            let figures = measure_one(&mut nodes, row.fault, row.peer).await?;
-            eprintln!("{} {round}/{rounds}, {}: {}: {figures:?}", lane.name, row.fault.name(), row.peer.name);
-            row.runs.push(figures);
+    for &lane in lanes {
+        let matching = |fault: &Fault| lane.kind.has(*fault) && fault.name().to_lowercase().contains(&text);
+        for fault in FAULTS.into_iter().filter(matching) {
+            rows.extend(lane.peers.iter().map(|peer| Row { lane, fault, peer, runs: Vec::new() }));
         }
+    }
+    if rows.is_empty() {
+        let known = FAULTS.into_iter().filter(|fault| lanes.iter().any(|lane| lane.kind.has(*fault)));
+        let known: Vec<&str> = known.map(Fault::name).collect();
+        return Err(io::Error::other(format!("--fault takes text in one of these names:\n  {}", known.join("\n  "))));
     }
     Ok(rows)
 }
 
-async fn measure_one(nodes: &mut Nodes, fault: Fault, peer: &Peer) -> Result<Figures, AnyError> {
-    if fault == Fault::Close {
-        nodes.fail(fault).await;
+fn measure(lanes: &[&'static Lane], rows: &mut [Row], rounds: usize) -> Result<(), AnyError> {
+    let template = Template::default();
+    let peers = lanes.iter().flat_map(|lane| lane.peers.iter().map(|peer| (lane.kind, peer)));
+    let mut runners = on_threads(peers, |(kind, peer)| Runner::start(kind, peer, &template))?;
+    drop(template);
+    let outcome = (1..=rounds).try_for_each(|round| {
+        FAULTS.into_iter().try_for_each(|fault| measure_fault(fault, &mut runners, rows, &format!("{round}/{rounds}")))
+    });
+    // At the same time, as a server takes a while to stop.
+    let stopped = on_threads(runners, |runner| {
+        drop(runner);
+        Ok(())
+    });
+    outcome.and(stopped.map(drop))
+}
+
+/// One fault, at the same time for all peers that have a row of it.
+fn measure_fault(fault: Fault, runners: &mut [Runner], rows: &mut [Row], round: &str) -> Result<(), AnyError> {
+    let mut rows: Vec<&mut Row> = rows.iter_mut().filter(|row| row.fault == fault).collect();
+    let has_row = |runner: &&mut Runner| rows.iter().any(|row| ptr::eq(row.peer, runner.peer));
+    let mut runners: Vec<&mut Runner> = runners.iter_mut().filter(has_row).collect();
+    let requests = on_threads(&mut runners, |runner| runner.open(fault))?;
+    let start = Instant::now();
+    let figures =
+        on_threads(runners.into_iter().zip(requests), |(runner, request)| runner.measure(fault, request, start))?;
+    for (row, figures) in rows.iter_mut().zip(figures) {
+        eprintln!("{} {round}, {}: {}: {figures:?}", row.lane.name, fault.name(), row.peer.name);
+        row.runs.push(figures);
     }
-    let load = Load::start((peer.open)(nodes.addresses(fault)).await?);
-    sleep(WARM / 2).await;
-    let warm = Instant::now();
-    sleep(WARM / 2).await;
-    let mut failed = Instant::now();
-    match fault {
-        // It has failed all along.
-        Fault::Close => {}
-        Fault::RestartIdle => {
-            load.pause(true);
-            sleep(Duration::from_secs(1)).await;
-            nodes.fail(fault).await;
-            sleep(Duration::from_millis(500)).await;
-            load.pause(false);
-            failed = Instant::now();
-        }
-        _ => {
-            nodes.fail(fault).await;
-            sleep(fault.lasts()).await;
-            nodes.repair(fault).await;
-        }
-    }
-    let repaired = Instant::now();
-    let course = |ended| Course { warm, failed, repaired, ended, nodes: fault.nodes(), port: nodes.faulty_port(fault) };
-    loop {
-        sleep(Duration::from_millis(100)).await;
-        let watched = repaired.elapsed();
-        let back = watched >= WATCHED && back_after(&load.so_far(), &course(Instant::now())).is_some();
-        if back || watched >= LIMIT + Duration::from_secs(1) {
-            break;
-        }
-    }
-    let ended = Instant::now();
-    let records = load.stop().await;
-    let figures = Figures::new(&records, &course(ended));
-    if fault == Fault::Close {
-        nodes.repair(fault).await;
-    }
-    Ok(figures)
+    Ok(())
+}
+
+/// Handles all items at the same time, each on a thread of its own, and waits for all of them, also if one fails.
+fn on_threads<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> Result<R, AnyError> + Sync,
+) -> Result<Vec<R>, AnyError> {
+    let work = &work;
+    let outcomes: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        threads.into_iter().map(ScopedJoinHandle::join).collect()
+    });
+    outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|_| Err("a run panicked".into()))).collect()
 }

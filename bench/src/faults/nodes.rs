@@ -1,4 +1,4 @@
-//! The servers: three of a kind, with ports that the system chose, started once for all peers.
+//! The servers of one peer: three of a kind, with ports that the system chose, started once for all faults.
 
 use super::WORK;
 use super::app::{App, Trouble};
@@ -9,6 +9,10 @@ use carom_live::postgres::Postgres;
 use carom_live::redis::Redis;
 use carom_live::{AnyError, Server};
 use std::net::SocketAddr;
+use tokio::sync::OnceCell;
+
+/// A stopped cluster that all PostgreSQL nodes are copies of. The first node makes it.
+pub type Template = OnceCell<Postgres>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -36,12 +40,15 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    pub async fn start(kind: Kind) -> Result<Nodes, AnyError> {
+    pub async fn start(kind: Kind, template: &Template) -> Result<Nodes, AnyError> {
         let app = App::start().await?;
         let (mut nodes, mut relays) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             let node = match kind {
-                Kind::Postgres => Node::Postgres(Postgres::start_with(&["max_connections=100"]).await),
+                Kind::Postgres => {
+                    let template = template.get_or_init(stopped_postgres).await;
+                    Node::Postgres(template.start_copy(&["max_connections=100"]).await)
+                }
                 // So often it looks for commands that have waited long enough, instead of ten times a second.
                 Kind::Redis => Node::Redis(Redis::start_with("hz 500\n").await),
                 Kind::Nginx => Node::Nginx(nginx(app.address, "").await),
@@ -117,6 +124,12 @@ impl Nodes {
     }
 }
 
+async fn stopped_postgres() -> Postgres {
+    let mut postgres = Postgres::start().await;
+    postgres.stop();
+    postgres
+}
+
 /// One that says which it is, before the application.
 async fn nginx(app: SocketAddr, settings: &str) -> Nginx {
     let settings = format!("{settings}\nupstream app {{ server {app}; keepalive 64; }}");
@@ -129,6 +142,11 @@ async fn nginx(app: SocketAddr, settings: &str) -> Nginx {
 }
 
 impl Kind {
+    /// Only HTTP responses have a status.
+    pub fn has(self, fault: Fault) -> bool {
+        fault != Fault::Unavailable || self == Kind::Nginx
+    }
+
     fn wire(self) -> Wire {
         match self {
             // A row description, a row and `ReadyForQuery`, idle.

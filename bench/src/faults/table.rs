@@ -69,7 +69,10 @@ fn notes(conditions: &Conditions) -> String {
         rounds => format!("the median of {rounds} runs"),
     };
     format!(
-        "{noise}Each cell: **failed requests / late requests / seconds until the node has its share again**, {runs}. The load is
+        "{noise}All peers run at the same time, each with servers and a runtime of its own. The same fault begins at the same moment for all,
+so that all have the same noise.
+
+Each cell: **failed requests / late requests / seconds until the node has its share again**, {runs}. The load is
 {RATE} requests a second at a fixed rate, whatever happens to earlier ones; a node works {} ms on each. A request without a response
 within {} s has failed; a response after more than 1 s is late; every request counts once. Counted are requests that end after the
 beginning of the fault, until the node has its share, for 3 s at least and {} s at most after the repair. The node has its share when it
