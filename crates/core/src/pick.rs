@@ -203,20 +203,6 @@ impl Picker {
         self.first_of(group)
     }
 
-    /// The same where there is nothing to it: no backend is due, and one is ready that is not set aside.
-    #[inline]
-    pub(crate) fn choose_warm(&self, random: &mut Random) -> Option<u32> {
-        if self.loads.has_due() {
-            return None;
-        }
-        let group = match self.ready.as_slice() {
-            [] => return None,
-            [only] => *only,
-            several => self.loads.less_loaded(several, random),
-        };
-        self.first_of(group)
-    }
-
     #[inline]
     fn first_of(&self, group: u32) -> Option<u32> {
         let idle = &self.groups[group as usize].idle;
@@ -273,6 +259,12 @@ impl Picker {
         }
     }
 
+    /// Whether a slot is idle that is not set aside, and no use failed lately.
+    #[inline]
+    pub(crate) fn has_sound(&self) -> bool {
+        !self.ready.is_empty() && !self.loads.has_failures()
+    }
+
     pub(crate) fn has_idle(&self) -> bool {
         !self.ready.is_empty() || !self.ready_aside.is_empty()
     }
@@ -286,11 +278,6 @@ impl Picker {
     #[inline]
     pub(crate) fn is_curious(&self) -> bool {
         self.pick == Pick::LeastLoaded && self.loads.len() > 1
-    }
-
-    #[inline]
-    pub(crate) fn has_settled(&self, slot: u32) -> bool {
-        self.nodes[slot as usize].generation == SETTLED
     }
 
     pub(crate) fn has_unsettled(&self) -> bool {
@@ -467,7 +454,7 @@ mod tests {
             picker.remove(0);
             picker.rest(0, 0);
             assert_eq!(picker.begin_generation(), [1, 2]);
-            assert!(picker.has_settled(1) && !picker.has_settled(0));
+            assert_eq!([0, 1].map(|slot| picker.nodes[slot].generation == SETTLED), [false, true]);
             picker.remove(1);
             picker.rest_last(1, 0);
             assert_eq!(picker.begin_generation(), [0]);

@@ -263,12 +263,6 @@ impl Counts {
     }
 
     #[inline]
-    pub(crate) fn shift(&mut self, from: Phase, to: Phase) {
-        self.leave(from);
-        self.enter(to);
-    }
-
-    #[inline]
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phases[phase as usize] += 1;
     }

@@ -186,11 +186,11 @@ impl<C: Connect> Claim<C> {
     }
 
     /// The connection goes back into the table.
-    #[cold]
+    #[inline]
     fn give_back(&self, held: Box<Held<C>>, outcome: Outcome) {
-        let now = clock::now();
-        let orphan = self.shared.step(|table| table.give_back(now, held, outcome));
-        drop_quietly(&self.shared.name, orphan);
+        if let Some(orphan) = self.shared.step(|table| table.give_back(held, outcome)) {
+            drop_quietly(&self.shared.name, orphan);
+        }
     }
 
     /// Drops the connection first and frees its slot then, so that there is never one too many.
@@ -232,9 +232,7 @@ impl<C: Connect> Drop for Claim<C> {
         }
         match liveness(&self.shared, &mut held) {
             Liveness::Unknown | Liveness::Open => {
-                if let Some(held) = self.shared.release_warm(held) {
-                    self.give_back(held, Outcome::Open);
-                }
+                self.give_back(held, Outcome::Open);
             }
             Liveness::Closed => {
                 tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "a connection came back closed");

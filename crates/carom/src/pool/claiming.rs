@@ -4,10 +4,9 @@ use super::callers::{Collected, Withdrawn};
 use super::claim::Claim;
 use super::error::ClaimError;
 use super::shared::Shared;
-use super::table::{Asking, Begun, Granted, Table};
+use super::table::{Asking, Begun, Granted};
 use crate::clock;
 use crate::connect::Connect;
-use crate::sync::MutexGuard;
 use carom_core::waiters::{Place, WaiterId};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,35 +41,33 @@ impl<'pool, C: Connect> Claiming<'pool, C> {
         Claiming { shared, asking, progress: Progress::New }
     }
 
-    /// The long way; the lock is held already.
-    #[inline(never)]
-    fn begin(
-        &mut self,
-        mut table: MutexGuard<'pool, Table<C>>,
-        now: Option<Instant>,
-        context: &Context<'_>,
-    ) -> Poll<Result<Claim<C>, ClaimError>> {
+    #[inline]
+    fn begin(&mut self, context: &Context<'_>) -> Poll<Result<Claim<C>, ClaimError>> {
         let shared = self.shared;
-        let first = now.unwrap_or_else(clock::now);
-        let (mut now, mut again) = (first, None::<Place>);
+        let (mut first, mut now, mut again) = (None::<Instant>, shared.now_if_crowded(), None::<Place>);
         loop {
-            let begun = table.begin(now, &self.asking, again, context.waker(), &shared.name);
+            let mut table = shared.lock();
+            let rough =
+                if now.is_none() && self.asking.avoid.is_none() { table.machine.time_for_claim() } else { None };
+            let time = rough.or(now).unwrap_or_else(clock::now);
+            let begun = table.begin(time, &self.asking, again, context.waker(), &shared.name);
             shared.unlock(table);
+            if rough.is_none() {
+                first.get_or_insert(time);
+            }
             match begun {
                 Begun::Granted(granted) => match open(shared, granted) {
                     Ok(claim) => {
                         self.progress = Progress::Over;
                         return Poll::Ready(Ok(claim));
                     }
-                    Err(place) => {
-                        (now, again) = (clock::now(), Some(place));
-                        table = shared.lock();
-                    }
+                    // Without a look at the clock it is not known since when it waits.
+                    Err(place) => (now, again) = (Some(clock::now()), rough.is_none().then_some(place)),
                 },
                 Begun::Waiting(waiter) => {
                     let listens = tracing::enabled!(tracing::Level::DEBUG);
                     let span = listens.then(|| Box::new(tracing::debug_span!("claim", pool = &*shared.name)));
-                    self.progress = Progress::InLine { waiter, since: first, span };
+                    self.progress = Progress::InLine { waiter, since: first.unwrap_or(time), span };
                     return Poll::Pending;
                 }
                 Begun::Refused(error) => {
@@ -126,26 +123,7 @@ impl<C: Connect> Future for Claiming<'_, C> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &self.progress {
-            Progress::New => {
-                let shared = self.shared;
-                let now = shared.now_if_crowded();
-                let mut table = shared.lock();
-                let warm = if self.asking.avoid.is_none() { table.claim_warm(self.asking.site) } else { None };
-                match warm {
-                    Some(held) => {
-                        drop(table);
-                        let mut claim = Claim::new(Arc::clone(shared), held);
-                        let liveness = claim.liveness();
-                        if !liveness.is_usable() {
-                            claim.end(liveness);
-                            return self.begin(shared.lock(), now, context);
-                        }
-                        self.progress = Progress::Over;
-                        Poll::Ready(Ok(claim.begin()))
-                    }
-                    None => self.begin(table, now, context),
-                }
-            }
+            Progress::New => self.begin(context),
             Progress::InLine { waiter, since, span } => {
                 let (waiter, since) = (*waiter, *since);
                 let span = span.as_deref().cloned();

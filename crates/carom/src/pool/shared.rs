@@ -3,7 +3,7 @@
 //! A step calls the machine, and whatever that delivers to waiting callers is put into their hands before the lock is let go; they
 //! are woken after.
 
-use super::table::{Held, Table};
+use super::table::Table;
 use crate::cause::{Cause, Chain};
 use crate::clock;
 use crate::connect::Connect;
@@ -12,7 +12,7 @@ use crate::quiet::{drop_quietly, text_of};
 use crate::ready::{Readies, Unready};
 use crate::sync::{Mutex, MutexGuard};
 use carom_core::backend::Backend;
-use carom_core::pool::{Lent, Machine, Readiness, Returned, State};
+use carom_core::pool::{Lent, Machine, Readiness, State};
 use carom_core::slot::SlotRef;
 use std::error::Error;
 use std::panic::Location;
@@ -96,29 +96,6 @@ impl<C: Connect> Shared<C> {
         }
         if attention {
             self.wake.notify_one();
-        }
-    }
-
-    /// Takes a connection back that was lent a moment ago, if there is little to decide; otherwise it is returned.
-    #[inline]
-    pub(crate) fn release_warm(&self, mut held: Box<Held<C>>) -> Option<Box<Held<C>>> {
-        let mut table = self.lock();
-        match table.machine.release_warm(held.slot) {
-            Returned::Rests => {
-                table.rest(held);
-                None
-            }
-            Returned::Passed { waiter, slot } => {
-                held.slot = slot;
-                let waker = table.hand(waiter, held);
-                self.note_crowd(&mut table);
-                drop(table);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-                None
-            }
-            Returned::Declined => Some(held),
         }
     }
 

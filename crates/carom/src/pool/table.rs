@@ -4,6 +4,7 @@ use super::callers::{Callers, Collected, Wakers, Withdrawn};
 use super::checks::Checks;
 use super::error::{ClaimError, Summary};
 use crate::cause::Causes;
+use crate::clock;
 use crate::connect::Connect;
 use crate::meter::Timer;
 use carom_core::backend::Backend;
@@ -139,23 +140,19 @@ impl<C: Connect> Table<C> {
     }
 
     /// A connection comes back into the table, for the machine to decide about.
-    pub(crate) fn give_back(&mut self, now: Instant, held: Box<Held<C>>, outcome: Outcome) -> Option<Box<Held<C>>> {
+    #[inline]
+    pub(crate) fn give_back(&mut self, held: Box<Held<C>>, outcome: Outcome) -> Option<Box<Held<C>>> {
         let slot = held.slot;
         if !self.machine.is_current(slot) {
             // The driver has ended meanwhile: nobody else would close it.
             return Some(held);
         }
-        self.rest(held);
-        self.machine.release(now, slot, outcome);
-        None
-    }
-
-    /// A connection that was lent lies in the table again.
-    #[inline]
-    pub(super) fn rest(&mut self, held: Box<Held<C>>) {
-        let entry = &mut self.entries[held.slot.index()];
+        let now = self.machine.time_for_release(slot).filter(|_| outcome == Outcome::Open).unwrap_or_else(clock::now);
+        let entry = &mut self.entries[slot.index()];
         entry.site = None;
         entry.held = Some(held);
+        self.machine.release(now, slot, outcome);
+        None
     }
 
     /// A connection that was lent is no more. True if it had ended before it was of any use.
@@ -266,17 +263,6 @@ impl<C: Connect> Table<C> {
         held.slot = slot;
         entry.site = Some(site);
         Granted { held, place, watcher: entry.watcher.take() }
-    }
-
-    /// Takes a connection that was used a moment ago, if there is nothing to decide.
-    #[inline]
-    pub(crate) fn claim_warm(&mut self, site: &'static Location<'static>) -> Option<Box<Held<C>>> {
-        let slot = self.machine.claim_warm()?;
-        let entry = &mut self.entries[slot.index()];
-        let mut held = entry.held.take()?;
-        held.slot = slot;
-        entry.site = Some(site);
-        Some(held)
     }
 
     /// Puts what the machine delivers into the hands of those who wait for it.

@@ -60,6 +60,8 @@ pub(crate) struct Loads {
     due: Vec<u32>,
     /// Weights differ.
     uneven: bool,
+    /// Uses failed lately.
+    has_failures: bool,
     /// Those that are known, while the median is computed.
     latencies: Vec<u64>,
     /// What a pick counts now.
@@ -153,6 +155,7 @@ impl Loads {
             due: Vec::new(),
             latencies: Vec::new(),
             uneven: false,
+            has_failures: false,
             scale: 1.0,
             unscale: 1.0,
             window: 0.0,
@@ -219,6 +222,12 @@ impl Loads {
         self.window > 0.0 && self.window <= USE_TIMES * SOON
     }
 
+    /// Whether uses of any backend failed lately.
+    #[inline]
+    pub(crate) fn has_failures(&self) -> bool {
+        self.has_failures
+    }
+
     /// Whether its last use failed.
     #[inline]
     pub(crate) fn has_failed(&self, backend: u32) -> bool {
@@ -278,6 +287,7 @@ impl Loads {
             load.weigh(load.excess * left, load.penalty * left);
             load.grow(now, self.slow_start);
         }
+        self.has_failures = self.loads.iter().any(|load| load.failures > 0 || load.penalty > FAILED_USE);
         self.due.clear();
         for (backend, load) in self.loads.iter().enumerate() {
             if !load.is_worse && !self.is_picked(load) {
@@ -310,14 +320,8 @@ impl Loads {
     /// A connection of the backend is in use from now on.
     #[inline]
     pub(crate) fn begin_use(&mut self, backend: u32) {
-        self.loads[backend as usize].busy += 1;
-        self.note_pick(backend);
-    }
-
-    /// A connection of the backend has its next user.
-    #[inline]
-    pub(crate) fn note_pick(&mut self, backend: u32) {
         let load = &mut self.loads[backend as usize];
+        load.busy += 1;
         load.picks += self.scale;
         load.picked = self.tick;
         if !self.due.is_empty() {
@@ -334,14 +338,6 @@ impl Loads {
     #[inline]
     pub(crate) fn end_use(&mut self, backend: u32) {
         self.loads[backend as usize].busy -= 1;
-    }
-
-    /// A use of a backend that is not failing succeeded.
-    #[inline]
-    pub(crate) fn end_good_use(&mut self, backend: u32) {
-        let load = &mut self.loads[backend as usize];
-        load.busy -= 1;
-        load.failures = 0;
     }
 
     /// A connection of the backend was lent for this long.
@@ -367,6 +363,7 @@ impl Loads {
     /// A use failed: one more in a row, and perhaps a penalty.
     pub(crate) fn fail(&mut self, now: Instant, backend: u32, is_penalised: bool) {
         self.pass(now);
+        self.has_failures = true;
         let load = &mut self.loads[backend as usize];
         load.failures = load.failures.saturating_add(1);
         load.weigh(load.excess, load.penalty + if is_penalised { FAILED_USE } else { 0.0 });

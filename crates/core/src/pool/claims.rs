@@ -1,7 +1,6 @@
 //! Claims: asking, waiting, being served, coming back.
 
 use super::membership::Record;
-use super::warm::TIMED_USES;
 use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::backend::Backend;
 use crate::backends::Doubt;
@@ -10,6 +9,9 @@ use crate::recovery::DAY;
 use crate::slot::{Aside, Life, Phase, Report, Slot, SlotRef, State, Then};
 use crate::waiters::{Avoid, Place, WaiterId};
 use std::time::{Duration, Instant};
+
+/// One in so many uses is timed.
+const TIMED_USES: usize = 16;
 
 /// A line that has not been empty for this long is a sign of overload, not of a burst.
 const STANDING: Duration = Duration::from_millis(100);
@@ -23,8 +25,45 @@ fn can_wait(now: Instant, place: Place) -> bool {
 }
 
 impl Machine {
+    /// A time that is exact enough for the next claim, if that avoids no backend: the latest one, when a connection is idle, the use is
+    /// not timed, and a timeout is due within a moment. `None` if the clock must be read. Most claims and releases of a busy pool do
+    /// without.
+    #[inline]
+    pub fn time_for_claim(&self) -> Option<Instant> {
+        let is_granted = self.waiters.len() == 0 && self.stalled.is_empty() && self.picker.has_sound();
+        (is_granted && !self.times_use(self.arrivals + 1) && self.is_ticking()).then_some(self.latest)
+    }
+
+    /// The same for the release of a connection.
+    #[inline]
+    pub fn time_for_release(&self, slot: SlotRef) -> Option<Instant> {
+        let found = self.current(slot)?;
+        let State::Busy { timed: false, .. } = found.state else { return None };
+        if let Some((_, next)) = self.waiters.in_line().next() {
+            let is_plain = self.options.target_delay.is_none() && self.stalled.is_empty() && next.avoid.is_none();
+            if !is_plain || self.picker.loads.has_failures() || self.times_use(self.arrivals) {
+                return None;
+            }
+        }
+        self.is_ticking().then_some(self.latest)
+    }
+
+    /// Whether the use that begins after so many arrivals is timed.
+    fn times_use(&self, arrivals: u64) -> bool {
+        let times_all = self.recycles || self.options.leak_after.is_some() || self.options.validate_every.is_some();
+        times_all || arrivals > self.time_at && self.picker.is_curious()
+    }
+
+    /// Whether a timeout is due within a moment, so that the latest time is not far off.
+    fn is_ticking(&self) -> bool {
+        self.sample_at.is_some() || self.settle_at.is_some()
+    }
+
     /// Asks for a connection: an idle one at once, otherwise a place in line.
+    ///
+    /// `now` may be [`time_for_claim`](Machine::time_for_claim).
     pub fn claim(&mut self, now: Instant, request: Request) -> Claimed {
+        self.latest = self.latest.max(now);
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: self.avoid(now, &request) };
         if let Some(refusal) = self.refuses_to_wait() {
@@ -67,6 +106,7 @@ impl Machine {
 
     /// Asks for an idle connection without waiting.
     pub fn try_claim(&mut self, now: Instant) -> Claimed {
+        self.latest = self.latest.max(now);
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: None };
         if let Some(refusal) = self.refuses() {
@@ -151,7 +191,10 @@ impl Machine {
     }
 
     /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
+    ///
+    /// `now` may be [`time_for_release`](Machine::time_for_release) if the outcome is [`Outcome::Open`].
     pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
+        self.latest = self.latest.max(now);
         let Some(found) = self.current(slot) else { return false };
         let State::Busy { life, since, timed, unwanted, report } = found.state else { return false };
         let mut in_vain = false;
@@ -359,9 +402,11 @@ impl Machine {
             None => self.counters.claims += 1,
         }
         let life = Life { uses: life.uses + 1, ..life };
-        self.time_at = self.arrivals + 1 + self.random.below(2 * TIMED_USES as usize) as u64;
-        let slot =
-            self.enter(index, State::Busy { life, since: now, timed: true, unwanted: false, report: Report::None });
+        let timed = self.times_use(self.arrivals);
+        if timed {
+            self.time_at = self.arrivals + self.random.below(2 * TIMED_USES) as u64;
+        }
+        let slot = self.enter(index, State::Busy { life, since: now, timed, unwanted: false, report: Report::None });
         self.picker.loads.begin_use(self.slots[index as usize].backend);
         if let Some(leak_after) = self.options.leak_after {
             self.set_timer(now + leak_after, slot);

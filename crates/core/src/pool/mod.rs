@@ -31,14 +31,12 @@ mod stalled;
 mod suspects;
 mod tiers;
 mod told;
-mod warm;
 
 pub use crate::backends::{BackendId, CheckId, Readiness};
 pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
 pub use snapshot::{BackendSnapshot, Lent, Snapshot};
 pub use told::{Action, Claimed, Delivery, Ending, Outcome, Refusal, Request};
-pub use warm::Returned;
 
 use crate::backends::{Backends, Outage};
 use crate::filter::LowPass;
@@ -93,14 +91,15 @@ pub struct Machine {
     picker: Picker,
     waiters: Waiters,
     arrivals: u64,
-    /// The next arrival whose use is timed.
+    /// The use of the next arrival is timed.
     time_at: u64,
+    /// Connections are cleaned after use. A use that was very short may have failed, so each is timed.
+    recycles: bool,
     filter: LowPass,
     timers: Timers<SlotRef>,
-    /// The latest time it was told; good enough where a few hundred milliseconds do not matter.
+    /// The latest time it was told.
     latest: Instant,
-    /// When the present generation of resting connections began, and when the next does.
-    generation_began: Instant,
+    /// When the next generation of resting connections begins.
     settle_at: Option<Instant>,
     sample_at: Option<Instant>,
     decohere_at: Option<Instant>,
@@ -161,10 +160,10 @@ impl Machine {
             waiters: Waiters::new(),
             arrivals: 0,
             time_at: 0,
+            recycles: false,
             filter: LowPass::new(),
             timers: Timers::new(),
             latest: now,
-            generation_began: now,
             settle_at: None,
             sample_at: Some(now + LowPass::INTERVAL),
             decohere_at: None,

@@ -19,11 +19,7 @@ impl Machine {
         if self.settle_at.is_none_or(|at| at > now) {
             return;
         }
-        let rested_by = std::mem::replace(&mut self.generation_began, now);
         for index in self.picker.begin_generation() {
-            if let State::Idle { last_used, looked_at, .. } = &mut self.slots[index as usize].state {
-                (*last_used, *looked_at) = (rested_by, rested_by);
-            }
             self.attend_idle(index);
         }
         self.settle_at = self.picker.has_unsettled().then_some(now + self.settling_time());

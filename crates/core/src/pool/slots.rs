@@ -37,6 +37,7 @@ impl Machine {
         let failures =
             tries.failures(self.options.recovery.for_connect(self.backends.get(backend).health.has_worked()));
         self.slots[slot.index()].recycles = recycles;
+        self.recycles |= recycles;
         let ends_outage = self.outage.is_some();
         if self.trust(now, backend) {
             self.start_afresh(backend);
@@ -171,7 +172,7 @@ impl Machine {
         SlotRef { index, epoch: self.slots[index as usize].epoch }
     }
 
-    /// Moves a slot to another state, and counts it there. The warm path does the same by itself, for its two moves.
+    /// Moves a slot to another state, and counts it there.
     pub(super) fn enter(&mut self, index: u32, state: State) -> SlotRef {
         let slot = &mut self.slots[index as usize];
         let is_removed = self.backends.get(slot.backend).health.is_removed();

@@ -4,7 +4,7 @@ use crate::stage::{Stage, backend, ms, options, recovery};
 use carom_core::backend::BackendState;
 use carom_core::ejection::Ejection;
 use carom_core::pick::Pick;
-use carom_core::pool::{Claimed, Delivery, Options, Outcome, Refusal, Request, Returned};
+use carom_core::pool::{Claimed, Delivery, Options, Outcome, Refusal, Request};
 use carom_core::slot::{Phase, SlotRef};
 use std::time::{Duration, Instant};
 
@@ -207,20 +207,15 @@ fn a_backend_both_dead_and_ejected_is_missing_once() {
 
 #[test]
 fn what_is_lent_of_an_ejected_backend_is_not_lent_again() {
-    for warm in [false, true] {
-        let mut stage = Stage::connected(ejecting(1, 10_000, 4), &[1, 2]);
-        let lent = take_of(&mut stage, 4, 1);
-        stage.machine.release(stage.now, lent[0], Outcome::Failed);
-        assert_eq!(stage.counts_of(1).of(Phase::Busy), 1);
-        // The driver has not had its turn yet.
-        if warm {
-            assert_eq!(stage.machine.release_warm(lent[1]), Returned::Declined);
-        }
-        stage.machine.release(stage.now, lent[1], Outcome::Open);
-        assert_eq!(stage.counts_of(1).of(Phase::Idle), 0);
-        stage.go();
-        assert_eq!(stage.slots_of(1), 0);
-    }
+    let mut stage = Stage::connected(ejecting(1, 10_000, 4), &[1, 2]);
+    let lent = take_of(&mut stage, 4, 1);
+    stage.machine.release(stage.now, lent[0], Outcome::Failed);
+    assert_eq!(stage.counts_of(1).of(Phase::Busy), 1);
+    // The driver has not had its turn yet.
+    stage.machine.release(stage.now, lent[1], Outcome::Open);
+    assert_eq!(stage.counts_of(1).of(Phase::Idle), 0);
+    stage.go();
+    assert_eq!(stage.slots_of(1), 0);
 }
 
 #[test]
@@ -258,9 +253,9 @@ fn ejections_are_forgiven_after_as_long_in_service() {
     assert_eq!([2_100, 60_000].map(eject), [2_000, 1_000], "two are forgiven, then all");
 }
 
-/// On the short ways too, to rest and straight to the next user.
+/// Also if it is handed straight to the next user.
 #[test]
-fn a_warm_use_that_went_well_starts_the_count_again() {
+fn successful_use_starts_the_count_of_failures_again() {
     for passed_on in [false, true] {
         let mut stage = Stage::connected(Options { pick: Pick::Fifo, ..ejecting(2, 1_000, 2) }, &[1, 2]);
         let take_from = |stage: &mut Stage, number: u16| {
@@ -277,15 +272,14 @@ fn a_warm_use_that_went_well_starts_the_count_again() {
         };
         fail(&mut stage);
         take_from(&mut stage, 2);
-        let warm = stage.machine.claim_warm().expect("the only one there is");
+        let lent = stage.take();
         if passed_on {
             let waiter = stage.wait(ms(1_000));
-            let passed = stage.machine.release_warm(warm);
-            let Returned::Passed { waiter: next, slot } = passed else { panic!("{passed:?}") };
-            assert_eq!(next, waiter);
+            stage.release(lent, Outcome::Open);
+            let slot = stage.granted(waiter).expect("it is handed over");
             stage.release(slot, Outcome::Failed);
         } else {
-            assert_eq!(stage.machine.release_warm(warm), Returned::Rests);
+            stage.release(lent, Outcome::Open);
             fail(&mut stage);
         }
         assert_eq!(ejected(&stage), 0, "one in a row");
@@ -364,18 +358,16 @@ fn traffic(stage: &mut Stage, time: Duration, every: Duration, takes: impl Fn(u1
             && at <= arrival
         {
             let (_, slot) = lent.swap_remove(place);
-            match stage.machine.release_warm(slot) {
-                Returned::Rests => {}
-                Returned::Passed { .. } => panic!("nothing waits"),
-                Returned::Declined => stage.release(slot, Outcome::Open),
-            }
+            let now = stage.machine.time_for_release(slot).unwrap_or(stage.now);
+            stage.machine.release(now, slot, Outcome::Open);
+            stage.go();
             continue;
         }
         arrival += every;
         if next > end {
             continue;
         }
-        let slot = stage.machine.claim_warm().unwrap_or_else(|| stage.take());
+        let slot = stage.take();
         let number = lent_from(stage, slot);
         counts[usize::from(number) - 1] += 1;
         lent.push((stage.now + takes(number), slot));
@@ -507,7 +499,6 @@ fn connection_is_checked_after_use_when_its_last_check_is_too_old() {
         let slot = stage.take();
         let waiter = stage.wait(ms(60_000));
         stage.pass(ms(100));
-        assert_eq!(stage.machine.release_warm(slot), Returned::Declined);
         stage.release(slot, Outcome::Open);
         assert_eq!((stage.checks.len(), stage.granted(waiter)), (1, None), "it is not handed out before the check");
         end_check(&mut stage, true);
@@ -584,7 +575,7 @@ fn a_smaller_maximum_does_not_wait_for_churn() {
 #[test]
 fn a_claim_is_overdue_once_and_only_while_it_is_held() {
     let mut stage = Stage::connected(Options { leak_after: Some(ms(100)), ..options(1, 1) }, &[1]);
-    assert_eq!(stage.machine.claim_warm(), None, "the time is needed");
+    assert_eq!(stage.machine.time_for_claim(), None, "the time is needed");
     let slot = stage.take();
     stage.pass(ms(90));
     stage.machine.release(stage.now, slot, Outcome::Open);

@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, ms, options, policy, recovery};
 use carom_core::backend::BackendState;
-use carom_core::pool::{Claimed, Options, Outcome, Request, Returned, State};
+use carom_core::pool::{Claimed, Options, Outcome, Request, State};
 use carom_core::recovery::Recovery;
 use carom_core::slot::Phase;
 use std::time::Duration;
@@ -175,12 +175,11 @@ fn a_failed_use_does_not_take_slots_from_a_backend_of_which_others_work() {
     assert_eq!(stage.dialling(1), 2);
 }
 
-/// The short way of a release has to see what the long one sees.
 #[test]
-fn what_is_not_to_be_lent_again_is_not_taken_back_warm() {
+fn connection_that_is_not_wanted_any_more_is_closed_when_it_is_released() {
     for removed in [false, true] {
         let mut stage = Stage::connected(options(4, 4), &[1]);
-        let lent: Vec<_> = (0..4).map(|_| stage.machine.claim_warm().expect("it is warm")).collect();
+        let lent: Vec<_> = (0..4).map(|_| stage.take()).collect();
         if removed {
             // The plan wants some closed, then forgets about it: they are not its own any more.
             stage.backends(&[1, 2]);
@@ -189,8 +188,9 @@ fn what_is_not_to_be_lent_again_is_not_taken_back_warm() {
             stage.machine.resize(stage.now, 0, 1).unwrap();
         }
         stage.go();
-        let declined = lent.iter().filter(|slot| stage.machine.release_warm(**slot) == Returned::Declined).count();
-        assert_eq!(declined, if removed { 4 } else { 3 }, "removed: {removed}");
+        let closed = stage.closed;
+        lent.into_iter().for_each(|slot| stage.release(slot, Outcome::Open));
+        assert_eq!(stage.closed - closed, if removed { 4 } else { 3 }, "removed: {removed}");
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::schedules::for_each_schedule;
 use carom_core::backend::{Backend, BackendState};
 use carom_core::ejection::Ejection;
-use carom_core::pool::{Action, Claimed, Delivery, Ending, Machine, Options, Outcome, Request, Returned};
+use carom_core::pool::{Action, Claimed, Delivery, Ending, Machine, Options, Outcome, Request};
 use carom_core::random::Random;
 use carom_core::recovery::{Policy, Recovery};
 use carom_core::slot::SlotRef;
@@ -163,11 +163,9 @@ impl Traffic {
     }
 
     fn claim(&mut self) {
-        if let Some(slot) = self.machine.claim_warm() {
-            return self.begin_use(slot);
-        }
         let request = Request { timeout: Duration::from_secs(600), error_on_empty: false, avoid: None };
-        match self.machine.claim(self.now(), request) {
+        let now = self.machine.time_for_claim().unwrap_or_else(|| self.now());
+        match self.machine.claim(now, request) {
             Claimed::Granted { slot, .. } => self.begin_use(slot),
             Claimed::Waiting(_) => {}
             Claimed::Refused(refusal) => panic!("{refusal:?}"),
@@ -220,17 +218,8 @@ impl Traffic {
             }
             Reports::Nothing | Reports::Failure | Reports::Fail => Outcome::Open,
         };
-        let is_open = outcome == Outcome::Open;
-        match if is_open { self.machine.release_warm(slot) } else { Returned::Declined } {
-            Returned::Rests => {}
-            Returned::Passed { slot, waiter } => {
-                self.machine.forget_waiter(waiter);
-                self.begin_use(slot);
-            }
-            Returned::Declined => {
-                self.machine.release(now, slot, outcome);
-            }
-        }
+        let time = if outcome == Outcome::Open { self.machine.time_for_release(slot) } else { None };
+        self.machine.release(time.unwrap_or(now), slot, outcome);
         if self.every.is_none() {
             self.later(Duration::ZERO, Event::Comes);
         }

@@ -1,7 +1,7 @@
 //! Callers: they claim, wait, give up, ask, hold and release.
 
 use super::{Content, Event, Moment, World};
-use carom_core::pool::{Claimed, Outcome, Refusal, Request, Returned};
+use carom_core::pool::{Claimed, Outcome, Refusal, Request};
 use carom_core::slot::SlotRef;
 use carom_core::waiters::{Place, WaiterId};
 use std::time::{Duration, Instant};
@@ -52,15 +52,17 @@ impl World {
         if waits {
             self.later(timeout + self.setting.latency + Duration::from_micros(1), Event::ClaimIsOverdue(claim));
         }
-        if let Some(slot) = (avoid.is_none() && self.takes_the_short_way()).then(|| self.machine.claim_warm()).flatten()
-        {
-            self.note(|_| format!("  claim {claim} is warm: {slot:?}"));
-            self.figures.served_in_passing();
-            self.granted_at_once(claim, slot, None);
+        // Whoever has not read the clock cannot say since when it waits.
+        let mut keeps_place = true;
+        let claimed = if waits {
+            let without_clock = avoid.is_none() && self.does_without_clock();
+            let time = if without_clock { self.machine.time_for_claim() } else { None };
+            keeps_place = time.is_none();
+            self.machine.claim(time.unwrap_or(now), request)
         } else {
-            let claimed = if waits { self.machine.claim(now, request) } else { self.machine.try_claim(now) };
-            self.claim_began(claim, claimed);
-        }
+            self.machine.try_claim(now)
+        };
+        self.claim_began(claim, claimed, keeps_place);
         self.after_machine();
     }
 
@@ -70,8 +72,8 @@ impl World {
         self.start + self.clock.saturating_sub(behind)
     }
 
-    /// Those who can do without the time try that first.
-    fn takes_the_short_way(&mut self) -> bool {
+    /// Most callers read the clock only if the machine needs it.
+    fn does_without_clock(&mut self) -> bool {
         self.random.chance(0.8)
     }
 
@@ -90,14 +92,14 @@ impl World {
         }
     }
 
-    fn claim_began(&mut self, claim: usize, claimed: Claimed) {
+    fn claim_began(&mut self, claim: usize, claimed: Claimed, keeps_place: bool) {
         // Those in line may have been served first.
         self.hand_over();
         self.note(|_| format!("  claim {claim}: {claimed:?}"));
         match claimed {
             Claimed::Granted { slot, place } => {
                 self.figures.served();
-                self.granted_at_once(claim, slot, Some(place));
+                self.granted_at_once(claim, slot, keeps_place.then_some(place));
             }
             Claimed::Waiting(waiter) => {
                 assert!(self.claims[claim].deadline.is_some(), "try_claim waits");
@@ -204,7 +206,7 @@ impl World {
             (Some(_), None) => self.machine.claim(self.start + self.clock, request),
             (None, _) => self.machine.try_claim(now),
         };
-        self.claim_began(claim, claimed);
+        self.claim_began(claim, claimed, true);
         self.after_machine();
     }
 
@@ -261,18 +263,10 @@ impl World {
         };
         self.claims[claim].stage = Stage::Over;
         self.books.released_at = self.clock;
-        let short = outcome == Outcome::Open && self.takes_the_short_way();
-        match if short { self.machine.release_warm(slot) } else { Returned::Declined } {
-            Returned::Rests => {}
-            Returned::Passed { waiter, slot } => {
-                self.figures.served_in_passing();
-                self.deliver_grant(waiter, slot);
-            }
-            Returned::Declined => {
-                let now = self.callers_now();
-                self.machine.release(now, slot, outcome);
-            }
-        }
+        let without_clock = outcome == Outcome::Open && self.does_without_clock();
+        let time = if without_clock { self.machine.time_for_release(slot) } else { None };
+        let now = time.unwrap_or_else(|| self.callers_now());
+        self.machine.release(now, slot, outcome);
         self.after_machine();
     }
 

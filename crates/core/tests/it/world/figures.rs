@@ -18,11 +18,6 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Somebody was lent something without a look at the clock.
-    pub(super) fn served_in_passing(&mut self) {
-        self.claims += 1;
-    }
-
     pub(super) fn served(&mut self) {
         match self.unserved.checked_sub(1) {
             Some(left) => self.unserved = left,

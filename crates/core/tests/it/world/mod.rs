@@ -24,7 +24,7 @@ pub(crate) use setting::Setting;
 
 use callers::{Claim, Stage};
 use carom_core::backend::Backend;
-use carom_core::pool::{CheckId, Claimed, Delivery, Ending, Machine, Outcome, Refusal, Returned, State};
+use carom_core::pool::{CheckId, Claimed, Delivery, Ending, Machine, Outcome, Refusal, State};
 use carom_core::random::Random;
 use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::WaiterId;
@@ -214,12 +214,10 @@ impl World {
         let now = self.now();
         for claim in &self.claims {
             if let Stage::Holding(slot, _) = claim.stage {
-                assert_eq!(self.machine.release_warm(slot), Returned::Declined);
                 self.machine.release(now, slot, Outcome::Open);
             }
         }
         assert_eq!(self.machine.try_claim(now), Claimed::Refused(Refusal::Closed));
-        assert_eq!(self.machine.claim_warm(), None);
         self.promise_7_nothing_is_left();
         assert!(self.machine.poll_action().is_none(), "there is nobody to do it");
     }
