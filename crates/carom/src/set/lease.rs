@@ -253,7 +253,7 @@ impl<S: Share> Lease<S> {
     /// such report is replaced without a backoff when it is closed.
     #[doc(alias = "commend")]
     pub fn report_success(&self) {
-        self.shared.lock().machine.report_success(&self.cell.backend);
+        self.shared.lock().machine.report_success(clock::now(), &self.cell.backend);
         self.report_use();
     }
 

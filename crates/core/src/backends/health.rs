@@ -132,6 +132,8 @@ pub(crate) struct Uses {
     ejected_until: Option<Instant>,
     /// When the last ejection ended.
     back_since: Option<Instant>,
+    /// When a use last succeeded, to within a few hundred milliseconds.
+    last_success: Option<Instant>,
 }
 
 impl Uses {
@@ -144,9 +146,13 @@ impl Uses {
         self.failures
     }
 
+    pub(crate) fn last_success(&self) -> Option<Instant> {
+        self.last_success
+    }
+
     #[inline]
-    pub(crate) fn record_success(&mut self) {
-        self.failures = 0;
+    pub(crate) fn record_success(&mut self, at: Instant) {
+        (self.failures, self.last_success) = (0, Some(at));
     }
 
     pub(super) fn record_failure(&mut self) {
@@ -192,6 +198,16 @@ pub(crate) struct Checks {
     pub(super) last_passed: bool,
     /// Results in a row that were the same as the last.
     pub(super) in_a_row: u32,
+    pub(super) counts: CheckCounts,
+}
+
+/// Active checks of a backend since it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckCounts {
+    /// Checks that passed.
+    pub passed: u64,
+    /// Checks that failed.
+    pub failed: u64,
 }
 
 impl Checks {
@@ -202,5 +218,9 @@ impl Checks {
 
     pub(super) fn is_unhealthy(&self) -> bool {
         self.unhealthy
+    }
+
+    pub(crate) fn counts(&self) -> CheckCounts {
+        self.counts
     }
 }

@@ -11,6 +11,7 @@ mod ready;
 pub mod stall;
 
 pub use checks::CheckId;
+pub use health::CheckCounts;
 pub(crate) use health::{Checks, Doubt, Health, Rest, Uses};
 pub(crate) use outage::{MOST_RUNNING, Outage, RUNNING};
 pub(crate) use ready::Missing;
@@ -45,7 +46,7 @@ pub(crate) struct Record<T> {
     /// What uses have shown.
     pub(crate) uses: Uses,
     /// What active checks have shown.
-    checks: Checks,
+    pub(crate) checks: Checks,
     pub(crate) setback: Option<Setback>,
     /// Attempts in a row that had failed when the backend was last dead, until a connection serves or lasts.
     pub(crate) failed_probes: u32,
@@ -94,10 +95,10 @@ pub(crate) struct Setback {
 pub struct BackendId(pub(crate) u32);
 
 impl<T> Record<T> {
-    /// Forgets failed uses and failed attempts, after a successful use.
+    /// Forgets failed uses and failed attempts, after a successful use. `at` may be a few hundred milliseconds old.
     #[inline]
-    pub(crate) fn forgive(&mut self) {
-        self.uses.record_success();
+    pub(crate) fn forgive(&mut self, at: Instant) {
+        self.uses.record_success(at);
         (self.setback, self.failed_probes) = (None, 0);
     }
 

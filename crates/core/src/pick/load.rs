@@ -415,6 +415,11 @@ impl Loads {
         }
     }
 
+    /// Whether the share of a backend still grows.
+    pub(crate) fn starts_slowly(&self, backend: u32) -> bool {
+        self.loads[backend as usize].started.is_some()
+    }
+
     /// Whether backends were not picked for a second.
     #[inline]
     pub(crate) fn has_due(&self) -> bool {

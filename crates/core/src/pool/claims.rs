@@ -354,7 +354,7 @@ impl Machine {
 
     /// A use of the backend succeeded: what failed before was not in a row.
     pub(super) fn succeed(&mut self, now: Instant, backend: u32) {
-        self.backends.get_mut(backend).forgive();
+        self.backends.get_mut(backend).forgive(now);
         if self.picker.succeed(backend) {
             self.serve_choosy(now);
         }

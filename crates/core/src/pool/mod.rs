@@ -32,7 +32,7 @@ mod suspects;
 mod tiers;
 mod told;
 
-pub use crate::backends::{BackendId, CheckId, Readiness};
+pub use crate::backends::{BackendId, CheckCounts, CheckId, Readiness};
 pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
 pub use snapshot::{BackendSnapshot, Lent, Snapshot};

@@ -3,6 +3,7 @@
 use super::membership::Record;
 use super::{Machine, State};
 use crate::backend::{Backend, BackendState};
+use crate::backends::CheckCounts;
 use crate::slot::{Counts, SlotRef, State as SlotState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,8 +60,14 @@ pub struct BackendSnapshot {
     pub probes: Counts,
     /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
     pub ejected_until: Option<Instant>,
+    /// When a use of it last succeeded, to within a few hundred milliseconds.
+    pub last_success: Option<Instant>,
+    /// Its active checks.
+    pub checks: CheckCounts,
     /// Whether it is stalled, and gets no claims while another backend can serve.
     pub stalled: bool,
+    /// Its share of the claims still grows: it is new, or is back.
+    pub starts_slowly: bool,
     /// When it is tried again, if nothing works and nothing is under way.
     pub next_attempt: Option<Instant>,
     /// The latency of its uses lately, if there were any.
@@ -152,7 +159,10 @@ impl Machine {
             counts: record.counts,
             probes: record.probes,
             ejected_until: record.uses.ejected_until(),
+            last_success: record.uses.last_success(),
+            checks: record.checks.counts(),
             stalled: self.stalled.contains(&index),
+            starts_slowly: self.picker.loads.starts_slowly(index),
             next_attempt: self.next_attempt(record),
             typical_use: self.picker.loads.typical_use(index),
             failing: self.picker.is_failing(index),

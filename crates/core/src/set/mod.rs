@@ -55,7 +55,7 @@ pub use snapshot::{Figures, Glance, Snapshot};
 
 use crate::backend::Backend;
 use crate::backends::{Backends, Outage};
-pub use crate::backends::{CheckId, Readiness};
+pub use crate::backends::{CheckCounts, CheckId, Readiness};
 use crate::news::News;
 use crate::options::OptionsError;
 use crate::random::Random;

@@ -4,6 +4,7 @@ use super::places::{Dial, Place, Record};
 use super::snapshot::Snapshot;
 use super::{Machine, Refusal};
 use crate::backend::{Backend, BackendState};
+use crate::backends::CheckCounts;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,8 +40,12 @@ pub struct BackendGlance {
     pub dialling: usize,
     /// When it is, or may be, tried again, if nothing works and nothing is under way.
     pub next_attempt: Option<Instant>,
-    /// Until when it is left out for having served badly, if it is; a dead one may be ejected as well.
+    /// Until when it is ejected, if it is; a dead one may be ejected as well.
     pub ejected_until: Option<Instant>,
+    /// When a use of it last succeeded.
+    pub last_success: Option<Instant>,
+    /// Its active checks.
+    pub checks: CheckCounts,
 }
 
 /// What has happened to a set so far.
@@ -117,6 +122,8 @@ impl Record {
             dialling: self.places.iter().map(Place::dialling).sum(),
             next_attempt: self.next_attempt(),
             ejected_until: self.uses.ejected_until(),
+            last_success: self.uses.last_success(),
+            checks: self.checks.counts(),
         }
     }
 

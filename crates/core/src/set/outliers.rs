@@ -24,9 +24,9 @@ impl Machine {
     }
 
     /// Records a successful use.
-    pub fn report_success(&mut self, backend: &Backend) {
+    pub fn report_success(&mut self, now: Instant, backend: &Backend) {
         if let Some(id) = self.backends.find(backend) {
-            self.record(id).uses.record_success();
+            self.record(id).uses.record_success(now);
         }
     }
 

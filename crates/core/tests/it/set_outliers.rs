@@ -95,7 +95,7 @@ fn leases_go_where_there_is_room() {
 fn one_that_serves_badly_too_often_in_a_row_is_left_out_and_comes_back() {
     let mut stage = connected(ejecting(eager(3, 3)), &[1, 2, 3]);
     report_failures(&mut stage, 2, 2);
-    stage.machine.report_success(&backend(2));
+    stage.machine.report_success(stage.now, &backend(2));
     report_failures(&mut stage, 2, 2);
     assert!(ejected(&stage).is_empty(), "not in a row");
     report_failures(&mut stage, 2, 1);

@@ -273,7 +273,7 @@ impl World {
             self.machine.report_failure(self.now(), &backend(server));
             self.after_machine();
         } else {
-            self.machine.report_success(&backend(server));
+            self.machine.report_success(self.now(), &backend(server));
             if self.random.chance(self.setting.reports) {
                 self.note(|_| format!("  reports a use of {id:?}"));
                 self.books.reported(id, server);
