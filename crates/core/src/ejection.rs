@@ -1,8 +1,8 @@
 //! Ejection: a backend that connects well but serves badly is left out for a while.
 //!
-//! Users say when a use failed. A backend that fails so many uses in a row is out: nothing of it is lent or connected to,
-//! longer each time. Too many may not be out at once: when few backends are healthy it is likelier that something else is
-//! wrong, and all are used.
+//! Users say when a use failed. A backend that fails so many uses in a row is ejected, longer each time: nothing of it is lent or
+//! connected to. When more backends are ejected or unhealthy than `max_ejected` allows, there is a *panic*: their states stay as
+//! judged, and every backend that is not dead is used.
 //!
 //! ```
 //! use carom_core::ejection::Ejection;
@@ -48,11 +48,11 @@ impl Ejection {
         self
     }
 
-    /// The share of backends that may be out at a time; 0 to 1. Default 0.5.
+    /// The share of backends that may be left out at a time; 0 to 1. Default 0.5.
     ///
-    /// It is rounded down: 0.5 of 5 are 2, and 0.1 of 5 are none, so that nothing is ever ejected; 0.1 needs at least 10
-    /// backends. Backends that are dead count too: when fewer than the remaining share are healthy, neither dead nor
-    /// ejected, all are used, the ejected ones as well. The last healthy one is never ejected, even with 1.
+    /// It is rounded down: 0.5 of 5 are 2, and 0.1 of 5 are none, so that an ejected backend is never left out; 0.1 needs at least
+    /// 10 backends. Dead backends count too: when fewer than the remaining share are healthy (neither dead, unhealthy nor ejected),
+    /// there is a panic, and the ejected ones are used as well. One backend is always used, even with 1.
     #[must_use]
     pub fn max_ejected(mut self, max_ejected: f64) -> Ejection {
         self.max_ejected = max_ejected;
@@ -94,12 +94,7 @@ impl Ejection {
         u32::try_from(served.as_nanos() / self.time.as_nanos()).unwrap_or(u32::MAX)
     }
 
-    /// Whether one of so many healthy backends may be ejected. Not if all would be used then: it would be back at once.
-    pub(crate) fn allows_one_more(&self, known: usize, healthy: usize) -> bool {
-        healthy > 0 && !self.is_panic(known, healthy - 1)
-    }
-
-    /// Whether so few are healthy, neither dead nor ejected, that all must be used.
+    /// Whether so few are healthy, neither dead, unhealthy nor ejected, that all must be used.
     pub(crate) fn is_panic(&self, known: usize, healthy: usize) -> bool {
         healthy == 0 || healthy < known - self.most(known)
     }
@@ -116,35 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_most_half_are_out_and_below_half_healthy_all_are_used() {
+    fn panic_begins_below_half_healthy() {
         let ejection = Ejection::default();
-        assert!(ejection.allows_one_more(5, 5) && ejection.allows_one_more(5, 4));
-        assert!(!ejection.allows_one_more(5, 3), "three of five would be out");
-        assert!(!ejection.allows_one_more(1, 1), "the only one stays");
-        assert!(ejection.allows_one_more(2, 2));
-        assert!(!ejection.allows_one_more(4, 2), "a quarter would be healthy");
         assert!(ejection.is_panic(5, 2) && !ejection.is_panic(5, 3));
-        assert!(ejection.is_panic(2, 0) && !ejection.allows_one_more(2, 0), "there is nobody to eject");
+        assert!(ejection.is_panic(1, 0), "the only one is used");
+        assert!(ejection.is_panic(2, 0) && !ejection.is_panic(2, 1));
     }
 
     #[test]
-    fn the_share_that_may_be_out_is_rounded_down_and_never_all() {
+    fn share_that_may_be_out_is_rounded_down_and_never_all() {
         let out = |share, known| {
             let ejection = Ejection::default().max_ejected(share);
-            (1..=known).rev().take_while(|&healthy| ejection.allows_one_more(known, healthy)).count()
+            (0..known).rev().take_while(|&healthy| !ejection.is_panic(known, healthy)).count()
         };
         let shares = [0.0, 0.1, 0.3, 0.5, 0.75, 1.0];
         assert_eq!(shares.map(|share| out(share, 5)), [0, 0, 1, 2, 3, 4]);
         assert_eq!(shares.map(|share| out(share, 10)), [0, 1, 3, 5, 7, 9]);
         assert_eq!(out(0.29, 100), 29, "not 28.999999999999996");
-        for known in 1..200 {
-            for share in shares {
-                let ejection = Ejection::default().max_ejected(share);
-                let left = known - out(share, known);
-                assert!(!ejection.is_panic(known, left), "{share} of {known}: ejected, and back at once");
-                assert!(ejection.is_panic(known, left - 1), "{share} of {known}: one more would have been fine");
-            }
-        }
     }
 
     #[test]

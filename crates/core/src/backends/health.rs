@@ -5,7 +5,7 @@
 //! ```text
 //!   unknown           first success                               --> healthy
 //!   healthy, unknown  attempts exhausted, no working connection   --> dead       success                           --> healthy
-//!   healthy           `consecutive` failed uses                   --> ejected    time over                         --> healthy
+//!   healthy, unknown  `consecutive` failed uses                   --> ejected    time over, or checks pass         --> healthy
 //!   healthy, unknown  `unhealthy_threshold` failed active checks  --> unhealthy  `healthy_threshold` passed checks --> healthy
 //!   any               the resolver removes it                     --> removed
 //! ```
@@ -183,9 +183,9 @@ impl Uses {
         was_ejected
     }
 
-    /// Ends an ejection.
+    /// Ends an ejection. Failures of uses that began before it are not in a row with later ones.
     pub(super) fn reinstate(&mut self, now: Instant) {
-        (self.ejected_until, self.back_since) = (None, Some(now));
+        (self.failures, self.ejected_until, self.back_since) = (0, None, Some(now));
     }
 }
 

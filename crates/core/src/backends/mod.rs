@@ -429,36 +429,41 @@ impl<T> Backends<T> {
 
 /// Rotation: which backends get traffic.
 impl<T> Backends<T> {
-    /// Counts a failed use. True if the backend is ejected by it.
+    /// Counts a failed use. True if the backend is ejected by it. A panic may begin with that; see [`Backends::is_out`].
     pub(crate) fn record_failed_use(&mut self, now: Instant, index: u32, ejection: Option<&Ejection>) -> bool {
         let Some(ejection) = ejection else { return false };
-        self.get_mut(index).uses.record_failure();
-        let record = self.get(index);
-        let is_judged = !record.known || record.health.is_dead() || record.is_judged_out();
+        let record = self.get_mut(index);
+        record.uses.record_failure();
+        let is_judged = !record.known || record.health.is_dead() || record.uses.ejected_until().is_some();
         if is_judged || !ejection.is_too_much(record.uses.failures()) {
             return false;
         }
-        if !ejection.allows_one_more(self.known(), self.tally.healthy) {
-            return false;
-        }
+        self.eject(now, index, ejection);
+        self.update_panic(Some(ejection));
+        true
+    }
+
+    fn eject(&mut self, now: Instant, index: u32, ejection: &Ejection) {
         let until = self.change(index, |record| {
             record.checks.restart();
             record.uses.eject(ejection, now)
         });
         self.note(index, Turn::Ejected { until });
-        true
     }
 
-    /// Ends the ejections whose time is over, and returns whose.
-    pub(crate) fn end_ejections(&mut self, now: Instant) -> Vec<u32> {
-        if self.tally.judged_out == 0 {
-            return Vec::new();
-        }
+    /// Ends the ejections whose time is over, and returns whose. In a panic ejected backends are used: one that goes on failing is
+    /// among them, ejected anew.
+    pub(crate) fn end_ejections(&mut self, now: Instant, ejection: Option<&Ejection>) -> Vec<u32> {
+        let Some(ejection) = ejection.filter(|_| self.tally.judged_out > 0) else { return Vec::new() };
         let is_over = |&index: &u32| self.get(index).uses.ejected_until().is_some_and(|until| until <= now);
         let over: Vec<u32> = self.order.iter().copied().filter(is_over).collect();
         for &index in &over {
-            self.change(index, |record| record.uses.reinstate(now));
-            self.note(index, Turn::Returned);
+            if self.panic && ejection.is_too_much(self.get(index).uses.failures()) {
+                self.eject(now, index, ejection);
+            } else {
+                self.change(index, |record| record.uses.reinstate(now));
+                self.note(index, Turn::Returned);
+            }
         }
         over
     }

@@ -6,13 +6,13 @@ use crate::slot::State;
 use std::time::Instant;
 
 impl Machine {
-    /// Counts a failed use. True if the backend is ejected by it, and is to be [left out](Machine::leave_out).
+    /// Counts a failed use. True if the backend is ejected by it, and is to be [left out](Machine::leave_out): not in a panic.
     pub(super) fn count_failure(&mut self, now: Instant, index: u32) -> bool {
         let ejected = self.backends.record_failed_use(now, index, self.options.ejection.as_ref());
         if ejected {
             self.plan_soon();
         }
-        ejected
+        ejected && self.is_out(index)
     }
 
     /// Whether a backend is out of rotation.
@@ -23,9 +23,11 @@ impl Machine {
     /// Follows ejections that end, and a panic that begins or ends: backends that are out have nothing that is lent again, and
     /// those that are back keep what is still lent of them.
     pub(super) fn rotate(&mut self, now: Instant) {
-        for index in self.backends.end_ejections(now) {
-            self.picker.loads.start_slowly(now, index);
-            self.keep_lent(index);
+        for index in self.backends.end_ejections(now, self.options.ejection.as_ref()) {
+            if !self.backends.get(index).is_judged_out() {
+                self.picker.loads.start_slowly(now, index);
+                self.keep_lent(index);
+            }
         }
         if let Some(until) = self.backends.next_reinstatement() {
             self.look_again(until);

@@ -14,9 +14,7 @@ impl Machine {
         if !self.backends.record_failed_use(now, id, self.options.ejection.as_ref()) {
             return;
         }
-        if let Some(until) = self.backends.get(id).uses.ejected_until() {
-            self.set_timer(until, Timer::Ejection(id));
-        }
+        self.expect_end_of_ejection(id);
         self.replan(now);
         let places = self.backends.get(id).places.len() as u32;
         (0..places).for_each(|place| self.abort_dial(id, place));
@@ -59,6 +57,12 @@ impl Machine {
         known.map(|record| Arc::clone(&record.backend))
     }
 
+    fn expect_end_of_ejection(&mut self, id: u32) {
+        if let Some(until) = self.backends.get(id).uses.ejected_until() {
+            self.set_timer(until, Timer::Ejection(id));
+        }
+    }
+
     /// An ejection may be over.
     pub(super) fn end_ejections(&mut self, now: Instant) {
         self.replan(now);
@@ -99,7 +103,8 @@ impl Machine {
 
     /// Follows ejections that end, and a panic that begins or ends.
     pub(super) fn rotate(&mut self, now: Instant) {
-        let back = self.backends.end_ejections(now);
+        let back = self.backends.end_ejections(now, self.options.ejection.as_ref());
+        back.iter().for_each(|&id| self.expect_end_of_ejection(id));
         self.backends.update_panic(self.options.ejection.as_ref());
         for id in back.into_iter().chain(self.backends.judged_out()) {
             self.reopen_all(id);

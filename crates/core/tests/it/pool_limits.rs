@@ -162,7 +162,7 @@ fn ejected(stage: &Stage) -> usize {
 }
 
 #[test]
-fn as_many_are_ejected_as_max_ejected_allows_and_no_more() {
+fn ejected_backends_are_left_out_up_to_max_ejected_and_all_are_used_in_a_panic_above_it() {
     for (share, of_five, of_ten) in [(0.1, 0, 1), (0.3, 1, 3), (0.5, 2, 5), (0.75, 3, 7), (1.0, 4, 9)] {
         for (known, most) in [(5u16, of_five), (10, of_ten)] {
             let ejection = Ejection::default().consecutive(1).max_ejected(share);
@@ -170,14 +170,23 @@ fn as_many_are_ejected_as_max_ejected_allows_and_no_more() {
             let size = usize::from(known) * 2;
             let options = Options { ejection: Some(ejection), ..ejecting(1, 30_000, size) };
             let mut stage = Stage::connected(options, &backends);
-            for _ in 0..100 {
+            let judged = |stage: &Stage| {
+                let backends = stage.machine.snapshot().backends;
+                backends.iter().filter(|seen| seen.ejected_until.is_some()).count()
+            };
+            while judged(&stage) < usize::from(known) {
+                let before = judged(&stage);
+                // It serves each in turn: those in a panic are used as well.
                 let slot = stage.take_connecting();
-                stage.machine.release(stage.now, slot, Outcome::Failed);
-                assert!(ejected(&stage) <= most, "{share} of {known}");
+                stage.machine.report_failure(stage.now, slot);
+                stage.machine.release(stage.now, slot, Outcome::Discarded);
                 stage.pass(ms(1));
                 stage.accept_all();
+                let (now, snapshot) = (judged(&stage), stage.machine.snapshot());
+                assert_eq!(snapshot.is_panic, now > most, "{share} of {known}, {now} ejected");
+                assert_eq!(ejected(&stage), if now > most { 0 } else { now }, "{share} of {known}: left out");
+                assert!(now >= before);
             }
-            assert_eq!(ejected(&stage), most, "{share} of {known}");
         }
     }
 }

@@ -41,6 +41,12 @@ fn ejected(stage: &Stage) -> Vec<u16> {
     snapshot.ejected.iter().filter(|_| !snapshot.is_panic).map(|(backend, _)| backend.port()).collect()
 }
 
+/// Those that are ejected and used, if there is a panic.
+fn panic(stage: &Stage) -> Option<Vec<u16>> {
+    let snapshot = stage.machine.snapshot();
+    snapshot.is_panic.then(|| snapshot.ejected.iter().map(|(backend, _)| backend.port()).collect())
+}
+
 fn avoiding(number: u16) -> Want {
     Want { avoid: Some(backend(number)), ..Want::any() }
 }
@@ -153,17 +159,59 @@ fn another_takes_the_place_of_one_that_is_left_out() {
 }
 
 #[test]
-fn no_more_are_left_out_than_may_be_and_never_the_last_healthy_one() {
+fn when_more_are_ejected_than_may_be_all_are_used_in_a_panic() {
     let mut stage = connected(ejecting(eager(3, 3)), &[1, 2, 3]);
     report_failures(&mut stage, 1, 3);
-    report_failures(&mut stage, 2, 9);
-    assert_eq!(ejected(&stage), [1], "half of three is one");
+    assert_eq!(ejected(&stage), [1]);
+    report_failures(&mut stage, 2, 3);
+    assert_eq!(panic(&stage), Some(vec![1, 2]), "half of three is one");
+    stage.pass(ms(1));
+    stage.accept(1);
+    let mut went = rounds(&mut stage, &Want::any(), 3);
+    went.sort_unstable();
+    assert_eq!(went, [1, 2, 3]);
 
     let all = Options { ejection: Some(Ejection::default().consecutive(1).max_ejected(1.0)), ..eager(2, 2) };
     let mut stage = connected(all, &[1, 2]);
     report_failures(&mut stage, 1, 1);
-    report_failures(&mut stage, 2, 9);
-    assert_eq!(ejected(&stage), [1]);
+    assert_eq!((ejected(&stage), panic(&stage)), (vec![1], None));
+    report_failures(&mut stage, 2, 1);
+    assert_eq!(panic(&stage), Some(vec![1, 2]), "one is always used");
+}
+
+#[test]
+fn the_only_backend_is_ejected_and_used() {
+    let mut stage = connected(ejecting(eager(1, 1)), &[1]);
+    report_failures(&mut stage, 1, 3);
+    assert_eq!((panic(&stage), rounds(&mut stage, &Want::any(), 1)), (Some(vec![1]), vec![1]));
+    stage.pass(ms(1_000));
+    assert_eq!(panic(&stage), None, "its time is over");
+}
+
+#[test]
+fn backend_that_goes_on_failing_in_a_panic_stays_ejected() {
+    let mut stage = connected(ejecting(eager(1, 1)), &[1]);
+    report_failures(&mut stage, 1, 6);
+    stage.pass(ms(1_000));
+    assert_eq!(panic(&stage), Some(vec![1]));
+    // The second time is twice as long; a use that succeeds counts.
+    report_failures(&mut stage, 1, 3);
+    stage.machine.report_success(stage.now, &backend(1));
+    stage.pass(ms(1_999));
+    assert_eq!(panic(&stage), Some(vec![1]));
+    stage.pass(ms(1));
+    assert_eq!(panic(&stage), None);
+}
+
+#[test]
+fn failures_of_uses_that_began_before_an_ejection_do_not_count_after_it() {
+    let mut stage = connected(ejecting(eager(2, 2)), &[1, 2]);
+    report_failures(&mut stage, 1, 9);
+    stage.pass(ms(1_000));
+    assert!(ejected(&stage).is_empty(), "it was left out when they failed");
+    stage.accept(1);
+    report_failures(&mut stage, 1, 2);
+    assert!(ejected(&stage).is_empty(), "they are not in a row with these");
 }
 
 #[test]

@@ -136,6 +136,32 @@ fn outage_ends_for_leases_within_a_second_of_the_first_server_that_is_back() {
     });
 }
 
+/// H1, H2 and H7: every use of every server fails, as when a database behind all of them does, and later none.
+#[test]
+fn backends_that_all_fail_at_once_are_ejected_and_used_in_a_panic_until_they_recover() {
+    for_each_schedule(400, |seed, trace| {
+        let mut random = Random::new(seed);
+        let mut world = World::new(Setting::with_failing_uses(seed), seed, trace);
+        world.publish_all();
+        world.run_for(ms(1_000 + random.below(2_000) as u64));
+        world.setting.reports_failure = 1.0;
+        world.run_for(ms(3_000));
+        let mut until = world.promise_all_are_ejected_and_used();
+        for _ in 0..random.below(4) {
+            until = world.promise_all_are_ejected_and_used();
+        }
+        world.setting.reports_failure = 0.0;
+        // An ejection that ends is followed by another if its backend failed in the panic until now.
+        while world.machine.snapshot().ejected.iter().len() > 0 {
+            world.run_for(until.saturating_sub(world.clock) + ms(10));
+            until = world.clock + ms(100);
+            assert!(world.clock < ms(120_000), "H1: the ejections do not end");
+        }
+        world.promise_all_are_healthy_and_used();
+        world.end();
+    });
+}
+
 /// H5: a backend that closes connections cleanly after every k-th use is never penalised.
 #[test]
 fn clean_closes_after_use_cost_one_dial_and_no_backoff() {

@@ -270,6 +270,7 @@ impl World {
         let Some(server) = self.books.server_of(id) else { return };
         if self.random.chance(self.setting.reports_failure) && !self.calm {
             self.note(|_| format!("  reports a failure of {server}"));
+            self.books.reported_failure = true;
             self.machine.report_failure(self.now(), &backend(server));
             self.after_machine();
         } else {

@@ -3,6 +3,7 @@
 use super::callers::Caller;
 use super::setting::Setting;
 use super::{Moment, World, ms, number};
+use carom_core::backend::BackendState;
 use carom_core::random::Random;
 use carom_core::set::{Action, ConnectionId, Machine, State, Want};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +31,13 @@ pub(super) struct Books {
     pub(super) abandoned: bool,
     pub(super) asked: usize,
     pub(super) granted: usize,
+    /// Of these, by server.
+    pub(super) granted_of: BTreeMap<usize, usize>,
     /// The longest that a lease which was granted had to wait.
     pub(super) longest_wait: Duration,
     pub(super) refused: usize,
     pub(super) given_up: usize,
+    pub(super) reported_failure: bool,
     /// Wakes in a row at which nothing else happened.
     pub(super) wakes: usize,
     last_wake: Moment,
@@ -115,7 +119,9 @@ impl Books {
 
     pub(super) fn leased(&mut self, id: ConnectionId) {
         self.granted += 1;
-        self.links.get_mut(&id).expect("it is there").leases += 1;
+        let link = self.links.get_mut(&id).expect("it is there");
+        link.leases += 1;
+        *self.granted_of.entry(link.server).or_default() += 1;
     }
 
     pub(super) fn released(&mut self, clock: Moment, id: ConnectionId) {
@@ -440,7 +446,7 @@ impl World {
         let snapshot = self.machine.snapshot();
         let Some((_, until)) = snapshot.ejected.iter().min_by_key(|(_, until)| *until) else { return };
         assert!(self.setting.options.ejection.is_some(), "nobody wanted that");
-        assert!(self.setting.reports_failure > 0.0, "no failure was reported");
+        assert!(self.books.reported_failure, "no failure was reported");
         assert!(snapshot.is_panic || snapshot.ejected.len() < snapshot.known, "no backend is left");
         let next = self.machine.next_timeout().expect("somebody is out");
         assert!(next <= *until, "out for too long");
@@ -537,6 +543,43 @@ impl World {
         let most = self.setting.dial + ms(1) + 2 * self.setting.late;
         assert!(self.books.granted > 0);
         assert!(self.books.longest_wait <= most, "waited {:?}, most {most:?}", self.books.longest_wait);
+    }
+
+    /// H7 and H2: every known backend is ejected, and all are used alike, since there is a panic. Returns when the last ejection ends.
+    pub(crate) fn promise_all_are_ejected_and_used(&mut self) -> Moment {
+        self.books.granted_of.clear();
+        self.run_for(ms(2_000));
+        let observation = self.machine.observe();
+        assert!(observation.figures.is_panic, "H7: all fail");
+        for backend in &observation.backends {
+            assert_eq!((backend.state, backend.is_out), (BackendState::Ejected, false), "H7: {backend:?}");
+        }
+        self.promise_leases_are_shared();
+        let until = observation.backends.iter().filter_map(|backend| backend.ejected_until).max();
+        until.expect("all are ejected") - self.start
+    }
+
+    /// H7 and H1: every known backend is healthy again, and all are used alike.
+    pub(crate) fn promise_all_are_healthy_and_used(&mut self) {
+        self.books.granted_of.clear();
+        self.run_for(ms(2_000));
+        let observation = self.machine.observe();
+        assert!(!observation.figures.is_panic, "H7: none fails");
+        let lately = self.start + self.clock - ms(2_000);
+        for backend in &observation.backends {
+            assert_eq!((backend.state, backend.is_out), (BackendState::Healthy, false), "H7: {backend:?}");
+            assert!(backend.last_success.is_some_and(|at| at >= lately), "H7: {backend:?}");
+        }
+        self.promise_leases_are_shared();
+    }
+
+    /// No backend has much more or less than its fair share.
+    fn promise_leases_are_shared(&self) {
+        let granted = &self.books.granted_of;
+        let fair = granted.values().sum::<usize>() / self.known.len();
+        assert!(fair > 10, "too few leases to tell: {granted:?}");
+        let is_fair = |server: &usize| granted.get(server).is_some_and(|count| (fair / 2..=2 * fair).contains(count));
+        assert!(self.known.keys().all(is_fair), "H1 and H2: {granted:?}, fair is {fair}");
     }
 
     pub(crate) fn refused(&self) -> usize {

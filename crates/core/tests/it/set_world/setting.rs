@@ -3,6 +3,7 @@
 use crate::limits::{Limits, ms, one_of};
 use carom_core::ejection::Ejection;
 use carom_core::random::Random;
+use carom_core::recovery::Recovery;
 use carom_core::set::Options;
 use std::time::Duration;
 
@@ -112,6 +113,22 @@ impl Setting {
         (setting.weather_every, setting.backends_every, setting.jump_every) = (None, None, None);
         setting.caller_every = setting.caller_every.min(ms(60));
         setting.closes_after = Some(setting.closes_after.unwrap_or(1));
+        setting
+    }
+
+    /// Connections last, and uses fail only when they are told to. Leases are of any backend.
+    pub(crate) fn with_failing_uses(seed: u64) -> Setting {
+        let mut setting = Setting::with_an_outage(seed);
+        setting.options.eager = true;
+        (setting.options.target, setting.options.maximum) = (None, None);
+        setting.options.per_backend = 1;
+        let ejection = Ejection::default().consecutive(1 + seed as u32 % 5).time(ms(300));
+        setting.options.ejection = Some(ejection.max_ejected([0.3, 0.5, 1.0][seed as usize % 3]));
+        setting.options.recovery = Recovery::default();
+        setting.servers = 2 + seed as usize % 4;
+        (setting.priorities, setting.mortal, setting.retires, setting.limits_leases) = (1, 0.0, 0.0, 0.0);
+        (setting.reports_failure, setting.closes_after) = (0.0, None);
+        (setting.hold, setting.caller_every) = (ms(10), ms(3));
         setting
     }
 
