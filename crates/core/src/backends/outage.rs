@@ -3,7 +3,7 @@
 //! An outage lasts while every known backend is dead or unhealthy and no connection works. Connections of unhealthy backends work
 //! in a panic: they are used while there are any.
 
-use super::{Backends, Part, Record};
+use super::{Backends, Part, Record, Setback};
 use std::time::{Duration, Instant};
 
 /// An attempt that is older than this no longer counts as running.
@@ -59,6 +59,12 @@ impl<T> Record<T> {
         let earliest = setback.failed_at + delay;
         setback.until = setback.until.min(earliest);
         Some(earliest)
+    }
+
+    /// An attempt that hung has failed, the last of so many in a row. The next one began beside it or is due: it is not made later.
+    pub(crate) fn fail_hanging(&mut self, now: Instant, failures: u32) {
+        let setback = self.setback.get_or_insert(Setback { failures, failed_at: now, until: now });
+        setback.failures = failures;
     }
 }
 

@@ -164,6 +164,13 @@ impl Machine {
         let failures = failures.max(record.failed_probes) + 1;
         match record.health {
             Health::Removed => Then::Gone,
+            Health::Dead { .. } if probe && self.hangs_beside_others(now, index) => {
+                let record = self.backends.get_mut(backend);
+                record.fail_hanging(now, failures);
+                record.failed_probes = failures;
+                self.plan_soon();
+                Then::Gone
+            }
             Health::Dead { .. } => {
                 let tries = Tries::watching(policy);
                 let until = now + self.probe_delay(has_worked, failures);

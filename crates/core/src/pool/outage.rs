@@ -145,8 +145,17 @@ impl Machine {
 
     /// How many attempts at a backend hang: they began more than a second ago and no longer count as running.
     pub(super) fn hanging(&self, now: Instant, record: &Record) -> usize {
-        let hangs = |&&slot: &&u32| self.slots[slot as usize].state.began().is_some_and(|began| began + RUNNING <= now);
-        record.slots.iter().filter(hangs).count()
+        record.slots.iter().filter(|slot| self.hangs(now, **slot)).count()
+    }
+
+    fn hangs(&self, now: Instant, slot: u32) -> bool {
+        self.slots[slot as usize].state.began().is_some_and(|began| began + RUNNING <= now)
+    }
+
+    /// Whether an attempt in an outage hangs, and further ones have begun beside it or are due.
+    pub(super) fn hangs_beside_others(&self, now: Instant, slot: u32) -> bool {
+        let probes = self.backends.get(self.slots[slot as usize].backend).probes;
+        self.outage.is_some() && self.hangs(now, slot) && probes.total() > 1
     }
 
     /// A dead backend is back: attempts that hang since before are given up, so that others take their place.

@@ -86,11 +86,11 @@ impl Machine {
                 None => self.exhausted(now, backend, place, &policy),
             },
             Dial::Connecting { id: beside, .. } => {
-                self.set_back(now, backend, &policy);
+                self.fail_hanging(now, backend);
                 self.dial_beside(now, beside);
             }
             Dial::Nothing | Dial::Held { .. } | Dial::Backoff { .. } => {
-                self.set_back(now, backend, &policy);
+                self.fail_hanging(now, backend);
                 self.abort_if_unneeded(now, backend, place);
             }
         }
@@ -354,12 +354,22 @@ impl Machine {
 
     /// Another attempt has failed of a backend of which none was left.
     fn set_back(&mut self, now: Instant, backend: u32, policy: &Policy) {
-        let failures = self.backends.get(backend).setback.map_or(0, |setback| setback.failures) + 1;
+        let failures = self.failures(backend) + 1;
         let delay = policy.delay_after(failures, &mut self.random);
         let until = now + self.cap_in_outage(backend, delay);
         let record = self.record(backend);
         record.setback = Some(Setback { failures, failed_at: now, until });
         record.accused = None;
+    }
+
+    fn fail_hanging(&mut self, now: Instant, backend: u32) {
+        let failures = self.failures(backend) + 1;
+        self.record(backend).fail_hanging(now, failures);
+    }
+
+    /// Attempts in a row that have failed.
+    fn failures(&self, backend: u32) -> u32 {
+        self.backends.get(backend).setback.map_or(0, |setback| setback.failures)
     }
 
     /// In an outage the next attempt is made within a second.

@@ -232,3 +232,19 @@ fn hanging_attempts_in_an_outage_get_company_every_second() {
     assert_eq!(stage.dialling(1), 1, "attempts that hung are replaced by one that may succeed");
     stage.accept(1);
 }
+
+#[test]
+fn hanging_attempt_that_fails_in_an_outage_does_not_delay_the_next() {
+    let mut stage = dead(Options { recovery: exact().into(), ..options(1, 4) });
+    stage.wait(ms(30_000));
+    stage.pass_until(|stage| stage.dialling(1) == 1);
+    stage.pass(ms(1_500));
+    assert_eq!(stage.dialling(1), 2);
+    let (first, _) = stage.dials.remove(0);
+    stage.machine.handle_connect_failed(stage.now, first);
+    stage.go();
+    stage.pass(ms(490));
+    assert_eq!(stage.dialling(1), 1, "the second one is not a second old");
+    stage.pass(ms(10));
+    assert_eq!(stage.dialling(1), 2);
+}

@@ -211,6 +211,21 @@ fn hanging_dials_in_an_outage_get_company_every_second() {
 }
 
 #[test]
+fn hanging_dial_that_fails_in_an_outage_does_not_delay_the_next() {
+    let mut stage = dead(Options { outage_wait: ms(60_000), ..slow() }, &[1]);
+    stage.wait(Want::any());
+    until_next_attempt(&mut stage);
+    stage.pass(ms(1_500));
+    let (first, _) = stage.dials[0];
+    stage.failed(first);
+    assert_eq!(stage.dialling(), [1], "the second one is half a second old");
+    stage.pass(ms(499));
+    assert_eq!(stage.dialling(), [1]);
+    stage.pass(ms(1));
+    assert_eq!(stage.dialling(), [1, 1]);
+}
+
+#[test]
 fn dial_that_hung_before_its_successor_failed_still_serves() {
     let mut stage = dead(Options { outage_wait: ms(60_000), ..slow() }, &[1]);
     let waiter = stage.wait(Want::any());

@@ -70,6 +70,8 @@ struct Link {
     until: Option<Moment>,
     /// One of its holders has said that it takes no more.
     retired: bool,
+    /// As a dial it has taken a second in an outage.
+    hangs: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +107,12 @@ impl Books {
     }
 
     pub(super) fn dial_failed(&mut self, clock: Moment, id: ConnectionId, setting: &Setting) {
-        let server = self.forget(id).server;
+        let Link { server, hangs, .. } = self.forget(id);
         self.failures.insert(server, clock);
-        self.rest(clock, server, setting);
+        // The next attempt may have begun beside one that hangs.
+        if !hangs {
+            self.rest(clock, server, setting);
+        }
     }
 
     pub(super) fn connected(&mut self, clock: Moment, id: ConnectionId) {
@@ -260,6 +265,9 @@ impl World {
     fn promise_attempts_go_on_in_an_outage(&mut self, dead: usize) {
         let is_outage = dead > 0 && dead == self.known.len() && !self.books.closing;
         self.books.outage_since = is_outage.then(|| self.books.outage_since.unwrap_or(self.clock));
+        for link in self.books.links.values_mut().filter(|_| is_outage) {
+            link.hangs |= link.created + OUTAGE_DELAY <= self.clock;
+        }
         let Some(since) = self.books.outage_since.filter(|_| self.setting.jump_every.is_none()) else { return };
         let any = self.waiting.values().filter(|caller| caller.want.backend.is_none());
         let Some(came) = any.map(|caller| caller.came).min() else { return };
@@ -309,6 +317,7 @@ impl World {
                     told_drain: false,
                     until: None,
                     retired: false,
+                    hangs: false,
                 };
                 self.books.links.insert(*connection, link);
                 self.promise_dials_are_bounded(server);
