@@ -97,11 +97,14 @@ impl<C: Connect> Claim<C> {
         self.shared.step(|table| table.machine.report_success(now, slot));
     }
 
-    /// Drops the connection and blames the backend for it: an attempt of its recovery policy is consumed, it looks slow to
-    /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts it. The reason becomes the
-    /// cause that failing claims report. Unless the connector says that the connection is open, the idle connections
-    /// of the backend that were opened before are checked before they are lent again, or replaced if there is no check. For a connection that is of no use while its backend is fine there is
-    /// [`discard`](Claim::discard).
+    /// Drops the connection and reports a failed use of the backend: the backend gets a penalty with
+    /// [`Pick::LeastLoaded`](crate::Pick::LeastLoaded), and [`Ejection`](crate::Ejection) counts the failure. The connection is
+    /// replaced at once. If this was its first use, and it was younger than a second, it counts as a failed attempt to connect
+    /// instead: a backend that accepts connections and refuses every client is connected to with growing delays.
+    ///
+    /// The reason becomes the cause that failing claims report. Unless the connector says that the connection is open, the idle
+    /// connections of the backend that were opened before are checked before they are lent again, or replaced if there is no check.
+    /// For a connection that is of no use while its backend is fine there is [`discard`](Claim::discard).
     pub fn fail(mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
         // Whatever becomes of this, the claim is still whole.
         let error: Arc<dyn Error + Send + Sync> = reason.into().into();

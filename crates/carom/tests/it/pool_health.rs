@@ -304,3 +304,29 @@ async fn a_server_that_closes_after_each_use_is_dialled_once_for_each_use() {
     script.until(|script| script.open_total() == 1).await;
     assert_eq!(script.opened_total(), 51);
 }
+
+#[tokio::test(start_paused = true)]
+async fn backend_that_refuses_every_client_after_connecting_is_connected_to_with_growing_delays() {
+    let script = Scripted::new();
+    let recovery = Policy::default().spread(0.0);
+    let pool = Pool::builder(script.clone()).backends([address(1)]).spares(1).maximum(1).recovery(recovery);
+    let pool = pool.outage_wait(Duration::from_secs(60)).build().unwrap();
+    let mut gaps = Vec::new();
+    for _ in 0..6 {
+        let claim = pool.claim().await.unwrap();
+        let failed_at = Instant::now();
+        claim.fail("certificate required");
+        let connects = script.connects_started(address(1));
+        script.until(|script| script.connects_started(address(1)) > connects).await;
+        gaps.push(failed_at.elapsed().as_millis());
+    }
+    // No claim waits meanwhile. It is dead after the third; while every backend is, connects are at most a second apart.
+    assert_eq!(gaps, [100, 200, 400, 800, 1_000, 1_000]);
+    // A connection that has served is replaced at once.
+    drop(pool.claim().await.unwrap());
+    pool.claim().await.unwrap().fail("reset");
+    let start = Instant::now();
+    let connects = script.connects_started(address(1));
+    script.until(|script| script.connects_started(address(1)) > connects).await;
+    assert!(start.elapsed() <= ms(1), "after {:?}", start.elapsed());
+}

@@ -268,25 +268,19 @@ impl Machine {
                 in_vain = failed;
                 self.follow(now, index, then);
             }
-            Outcome::Failed => {
-                let ejected = report != Report::Failure && self.count_failure(now, backend);
-                let then = self.blame(now, index, life);
-                self.follow(now, index, then);
-                if ejected {
-                    self.leave_out(now, backend);
+            Outcome::Failed | Outcome::Broken => {
+                if outcome == Outcome::Broken {
+                    self.suspect_siblings(now, index);
                 }
-            }
-            Outcome::Broken => {
-                self.suspect_siblings(now, index);
                 let ejected = report != Report::Failure && self.count_failure(now, backend);
-                let then = self.after_end(now, index, life);
+                let then = self.after_end(now, index, life, true);
                 self.follow(now, index, then);
                 if ejected {
                     self.leave_out(now, backend);
                 }
             }
             Outcome::Closed | Outcome::Dropped => {
-                let then = self.after_end(now, index, life);
+                let then = self.after_end(now, index, life, false);
                 self.follow(now, index, then);
             }
             Outcome::Detached => self.follow(now, index, Then::Gone),

@@ -236,28 +236,20 @@ impl Machine {
         if self.outage.is_some() { delay.min(policy.outage_delay(&mut self.random)) } else { delay }
     }
 
-    /// A connection was of no use: an attempt has failed. If it lived so short that having made it proves nothing, it is one
-    /// more of those that failed before.
-    pub(super) fn blame(&mut self, now: Instant, index: u32, life: Life) -> Then {
-        let record = self.backends.get(self.slots[index as usize].backend);
-        let policy = self.options.recovery.for_connect(record.health.has_worked());
-        let failures = if lived(life) < policy.first_delay() { life.failures } else { 0 };
-        self.consume_attempt(now, index, Tries::resumed(policy, failures))
-    }
-
-    /// What follows when a connection ended by itself, or did not pass a check or recycle:
+    /// What follows when a connection ended by itself, did not pass a check or recycle, or `failed` in a use:
     ///
     /// ```text
-    ///   never used, younger than a second     an attempt has failed
-    ///   never used, older                     replaced after the policy's delay, or at once if a claim waits
-    ///   used                                  replaced at once
+    ///   unused, or failed in its first use, younger than a second     an attempt has failed
+    ///   unused, older                                                 replaced after the policy's delay, or at once if a claim waits
+    ///   used                                                          replaced at once
     /// ```
     ///
-    /// At once is a millisecond after the slot's last connect, at the earliest.
-    pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life) -> Then {
+    /// At once is a millisecond after the slot's last connect, at the earliest. First uses count because a server that accepts
+    /// connections, and refuses every client afterwards, would be connected to without a delay.
+    pub(super) fn after_end(&mut self, now: Instant, index: u32, life: Life, failed: bool) -> Then {
         let Slot { backend, dialled_at, .. } = self.slots[index as usize];
         let policy = self.options.recovery.for_connect(self.backends.get(backend).health.has_worked());
-        if is_failed_attempt(life) {
+        if is_failed_attempt(life, failed) {
             return self.consume_attempt(now, index, Tries::resumed(policy, life.failures));
         }
         let delayed = if life.uses == 0 && self.waiters.len() == 0 { now + policy.first_delay() } else { now };
@@ -275,9 +267,9 @@ impl Machine {
     }
 }
 
-/// Whether a connection that has ended by itself is a failed attempt: it was young and unused.
-pub(super) fn is_failed_attempt(life: Life) -> bool {
-    life.uses == 0 && lived(life) < YOUNG
+/// Whether a connection that has ended is a failed attempt: it was young, and unused but for a use that `failed`.
+pub(super) fn is_failed_attempt(life: Life, failed: bool) -> bool {
+    life.uses <= u64::from(failed) && lived(life) < YOUNG
 }
 
 /// How long a connection is known to have lived.

@@ -27,8 +27,8 @@ impl Machine {
     pub(super) fn after_close(&mut self, now: Instant, index: u32, life: Life) -> (Then, bool) {
         let has_unread = self.slots[index as usize].has_unread;
         let holds_off = life.uses == 0 && !has_unread && self.begin_hold_off(now, index);
-        let then = self.after_end(now, index, life);
-        (if holds_off { Then::Gone } else { then }, is_failed_attempt(life))
+        let then = self.after_end(now, index, life, false);
+        (if holds_off { Then::Gone } else { then }, is_failed_attempt(life, false))
     }
 
     /// No spares for the slot's backend for a while. Its other unused connections close: they would only wait for the same end.

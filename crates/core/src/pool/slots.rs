@@ -133,7 +133,7 @@ impl Machine {
         let then = match aside {
             Aside::AfterUse { .. } | Aside::Check => {
                 self.suspect_siblings(now, index);
-                self.after_end(now, index, life)
+                self.after_end(now, index, life, false)
             }
             Aside::Suspect { .. } | Aside::SuspectCheck => {
                 self.close_suspects(now, backend, index);

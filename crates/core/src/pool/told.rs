@@ -160,11 +160,12 @@ pub enum Outcome {
     Open,
     /// It turned out closed when it was granted, and has been dropped: nobody has used it.
     Ended,
-    /// Its user blames the backend; it has been dropped.
+    /// Its user reports a failed use of the backend; it has been dropped. If this was its first use, and it was younger than a
+    /// second, an attempt to connect has failed.
     Failed,
     /// It comes back to be closed, without blame.
     Discarded,
-    /// It had broken when it came back, and has been dropped: the use failed.
+    /// It had broken when it came back, and has been dropped: the use failed, as above.
     Broken,
     /// It had been closed when it came back, and has been dropped. Nobody is blamed: that a connection was used up does
     /// not say that others cannot be made, and each of them is paid for by a use. Where connections are validated or recycled after

@@ -658,20 +658,38 @@ fn a_backend_that_is_back_has_its_share_at_once_however_its_last_uses_failed() {
 }
 
 #[test]
-fn a_good_use_forgives_what_failed_before() {
-    for good_between in [true, false] {
-        let recovery = Recovery::from(policy(3).delay(ms(100)));
+fn failed_use_of_a_connection_that_has_served_is_no_failed_attempt() {
+    // One attempt: a failed one would be death.
+    let recovery = Recovery::from(policy(1).delay(ms(5_000)).max_delay(ms(60_000)));
+    let mut stage = Stage::connected(Options { recovery, ..options(1, 1) }, &[1]);
+    for outcome in [Outcome::Failed, Outcome::Broken].into_iter().cycle().take(20) {
+        uses_of(&mut stage, 1, 1);
+        let slot = stage.take();
+        stage.release(slot, outcome);
+        // Connects are at least 1 ms apart.
+        stage.pass(ms(1));
+        assert_eq!((stage.dialling(1), stage.machine.state()), (1, State::Running));
+        stage.accept(1);
+    }
+}
+
+#[test]
+fn first_use_that_fails_is_a_failed_attempt_while_its_connection_is_young() {
+    for outcome in [Outcome::Failed, Outcome::Broken] {
+        let recovery = Recovery::from(policy(3).delay(ms(100)).max_delay(ms(60_000)));
         let mut stage = Stage::connected(Options { recovery, ..options(1, 1) }, &[1]);
-        for _ in 0..3 {
-            if good_between {
-                uses_of(&mut stage, 1, 1);
-            }
+        let mut fail_after = |age: u64| {
+            stage.pass(ms(age));
             let slot = stage.take();
-            stage.release(slot, Outcome::Failed);
-            stage.pass(ms(300));
-            stage.accept_all();
-        }
-        let expected = if good_between { State::Running } else { State::Failed };
-        assert_eq!(stage.machine.state(), expected);
+            stage.release(slot, outcome);
+            let before = stage.now;
+            stage.pass_until(|stage| stage.dialling(1) > 0);
+            stage.accept(1);
+            (stage.now - before).as_millis()
+        };
+        assert_eq!([0, 10, 50].map(&mut fail_after), [100, 200, 400], "{outcome:?}: the third is the last attempt");
+        assert_eq!(fail_after(0), 800, "{outcome:?}: a probe");
+        assert_eq!(fail_after(1_000), 0, "{outcome:?}: at once");
+        assert_eq!(fail_after(0), 100, "{outcome:?}: what failed before is forgiven");
     }
 }

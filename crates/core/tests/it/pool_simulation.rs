@@ -137,6 +137,52 @@ fn servers_that_close_what_they_accept_are_not_hammered() {
     });
 }
 
+/// Every server accepts connections and refuses every client afterwards, and claims keep coming.
+#[test]
+fn h6_servers_that_refuse_every_client_are_connected_to_with_delays() {
+    for_each_schedule(500, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        let maximum = setting.options.maximum.min(3);
+        (setting.options.maximum, setting.options.spares) = (maximum, setting.options.spares.min(1));
+        setting.options.health_check = None;
+        (setting.caller_every, setting.hold) = (Duration::from_millis(5), Duration::from_millis(2));
+        setting.dial = setting.dial.min(Duration::from_millis(20));
+        let mut world = World::new(setting, seed, trace);
+        for server in 0..world.setting.servers {
+            world.behave(server, Behaviour::FailsUses);
+        }
+        world.publish_all();
+        world.run_for(Duration::from_secs(30));
+        // By the default policy, a delay is at least 90 ms. When a probe has connected, others connect before its use fails.
+        for server in 0..world.setting.servers {
+            let (dials, most) = (world.dials_to(server), maximum * 30_000 / 90);
+            assert!(dials <= most, "H6: {dials} connects to server {server} in 30 s, not {most}");
+        }
+        world.end();
+    });
+}
+
+/// The same of one server, while others serve.
+#[test]
+fn h6_delays_grow_at_a_server_that_refuses_every_client_while_others_serve() {
+    for_each_schedule(500, |seed, trace| {
+        let mut setting = Setting::with_one_that_hangs(seed);
+        (setting.options.health_check, setting.options.spares) = (None, setting.options.spares.min(1));
+        (setting.priorities, setting.weights) = (1, 1);
+        (setting.caller_every, setting.hold) = (Duration::from_millis(5), Duration::from_millis(20));
+        setting.dial = setting.dial.min(Duration::from_millis(20));
+        let mut world = World::new(setting, seed, trace);
+        world.behave(0, Behaviour::FailsUses);
+        world.publish_all();
+        world.run_for(Duration::from_secs(60));
+        // By the default policy, three attempts, five probes with growing delays and then one every 3 s, less its spread. A probe
+        // that connects is followed by the others of its share, which fail as well, and by another one if it was idle for a second.
+        let (dials, most) = (world.dials_to(0), 2 * (8 + 60 / 2) * world.setting.options.maximum);
+        assert!(dials <= most, "{dials} connects in a minute, not {most}");
+        world.end();
+    });
+}
+
 /// Callers come and go at servers that have room for fewer than are wanted.
 #[test]
 fn full_servers_are_tried_by_one_slot_each() {

@@ -1,6 +1,6 @@
 //! Callers: they claim, wait, give up, ask, hold and release.
 
-use super::{Content, Event, Moment, World};
+use super::{Behaviour, Content, Event, Moment, World};
 use carom_core::pool::{Claimed, Outcome, Refusal, Request};
 use carom_core::slot::SlotRef;
 use carom_core::waiters::{Place, WaiterId};
@@ -224,6 +224,10 @@ impl World {
         let Stage::Holding(slot, id) = self.claims[claim].stage else { panic!("holds nothing") };
         let (spoils, fails) = (self.setting.spoils, self.setting.fails);
         let served_badly = self.random.chance(fails);
+        if self.servers[self.connections[id].server].behaviour == Behaviour::FailsUses {
+            let outcome = [Outcome::Failed, Outcome::Broken][self.random.below(2)];
+            return self.release(claim, slot, id, outcome);
+        }
         // A report needs an answer.
         let outcome = if served_badly && self.connections[id].alive && self.random.chance(0.5) {
             let now = self.callers_now();

@@ -287,6 +287,11 @@ impl World {
         self.connections.len()
     }
 
+    /// How many dials a server has accepted so far.
+    pub(crate) fn dials_to(&self, server: usize) -> usize {
+        self.connections.iter().filter(|connection| connection.server == server).count()
+    }
+
     pub(super) fn give_dial(&mut self, task: SlotRef, id: usize) {
         if let Some(Task { kind: Kind::Dial { connection, .. }, .. }) = self.driver.tasks.get_mut(&task) {
             *connection = Some(id);

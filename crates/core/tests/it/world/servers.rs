@@ -18,6 +18,8 @@ pub(crate) enum Behaviour {
     IsSlow,
     /// Accepts, and closes soon after.
     ClosesSoon,
+    /// Accepts, and fails every use.
+    FailsUses,
     /// Sometimes this, sometimes that.
     Flaps,
     /// Has no room for more than so many connections.
@@ -208,7 +210,11 @@ impl World {
                 self.books.turned_away += 1;
                 self.later(delay, Event::DialEnds(task, false));
             }
-            Behaviour::Healthy | Behaviour::HasRoomFor(_) | Behaviour::ClosesSoon | Behaviour::Flaps => {
+            Behaviour::Healthy
+            | Behaviour::HasRoomFor(_)
+            | Behaviour::ClosesSoon
+            | Behaviour::FailsUses
+            | Behaviour::Flaps => {
                 self.later(delay, Event::Accepted(task));
             }
             Behaviour::IsSlow => {
@@ -248,6 +254,7 @@ impl World {
             | Behaviour::Refuses
             | Behaviour::Hangs
             | Behaviour::IsSlow
+            | Behaviour::FailsUses
             | Behaviour::HasRoomFor(_) => {
                 let mortal = self.setting.mortal;
                 self.random.chance(mortal).then(|| self.between(Duration::ZERO, Duration::from_secs(5)))
