@@ -4,7 +4,7 @@
 //! the lock has been let go.
 
 use crate::quiet::{drop_quietly, text_of};
-use carom_core::backend::Backend;
+use carom_core::backend::{Backend, BackendState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
@@ -158,6 +158,10 @@ pub(crate) enum Failing {
 #[derive(Default)]
 pub(crate) struct Causes {
     backends: BTreeMap<Backend, Failure>,
+    /// The last failed use of each backend, whether it connects or not: why it is ejected.
+    uses: BTreeMap<Backend, Failure>,
+    /// The last failed health check of each backend.
+    health_checks: BTreeMap<Backend, Failure>,
     resolver: Option<Reason>,
     count: u64,
 }
@@ -184,7 +188,21 @@ impl Causes {
     pub(crate) fn failed(&mut self, backend: Arc<Backend>, failing: Failing, error: Reason) -> Outdated {
         self.count += 1;
         let failure = Failure { backend: Arc::clone(&backend), failing, error, number: self.count };
-        outdated(self.backends.insert((*backend).clone(), failure).map(|failure| failure.error))
+        let kept = match failing {
+            Failing::Connect => None,
+            Failing::Check | Failing::Recycle | Failing::Use => self.uses.insert((*backend).clone(), failure.clone()),
+            Failing::HealthCheck => self.health_checks.insert((*backend).clone(), failure.clone()),
+        };
+        let before = self.backends.insert((*backend).clone(), failure);
+        outdated(kept.into_iter().chain(before).map(|failure| failure.error))
+    }
+
+    /// A use of a backend failed that connects: why it is ejected, if it is, but not why a claim fails.
+    pub(crate) fn use_failed(&mut self, backend: Arc<Backend>, error: Reason) -> Outdated {
+        self.count += 1;
+        let key = (*backend).clone();
+        let failure = Failure { backend, failing: Failing::Use, error, number: self.count };
+        outdated(self.uses.insert(key, failure).map(|failure| failure.error))
     }
 
     /// A backend works: what it said before is not why anything fails now.
@@ -223,7 +241,23 @@ impl Causes {
 
     /// A copy, to be looked through when the lock has been let go. Linear in those that fail.
     pub(crate) fn told(&self) -> Told {
-        Told { failures: self.backends.values().cloned().collect(), resolver: self.resolver.clone() }
+        let copy = |failures: &BTreeMap<Backend, Failure>| failures.values().cloned().collect();
+        Told {
+            failures: copy(&self.backends),
+            uses: copy(&self.uses),
+            health_checks: copy(&self.health_checks),
+            resolver: self.resolver.clone(),
+        }
+    }
+
+    /// The last failed use of a backend.
+    pub(crate) fn failed_use(&self, backend: &Backend) -> Option<Reason> {
+        self.uses.get(backend).map(|failure| Arc::clone(&failure.error))
+    }
+
+    /// The last failed health check of a backend.
+    pub(crate) fn failed_health_check(&self, backend: &Backend) -> Option<Reason> {
+        self.health_checks.get(backend).map(|failure| Arc::clone(&failure.error))
     }
 
     /// Why one failed last, if it has not worked since.
@@ -233,13 +267,17 @@ impl Causes {
 
     /// How many backends have said something.
     pub(crate) fn len(&self) -> usize {
-        self.backends.len()
+        self.backends.len().max(self.uses.len()).max(self.health_checks.len())
     }
 
     /// Forgets all backends but these.
     pub(crate) fn keep(&mut self, kept: impl Fn(&Backend) -> bool) -> Outdated {
-        let gone: Vec<Backend> = self.backends.keys().filter(|backend| !kept(backend)).cloned().collect();
-        outdated(gone.iter().filter_map(|backend| self.backends.remove(backend)).map(|failure| failure.error))
+        let Causes { backends, uses, health_checks, .. } = self;
+        let gone = [backends, uses, health_checks].into_iter().flat_map(|failures| {
+            let gone: Vec<Backend> = failures.keys().filter(|backend| !kept(backend)).cloned().collect();
+            gone.into_iter().filter_map(|backend| failures.remove(&backend)).collect::<Vec<Failure>>()
+        });
+        outdated(gone.map(|failure| failure.error))
     }
 
     /// The latest of them; the resolver's when nobody else has anything to say, or when nobody is known.
@@ -256,14 +294,21 @@ impl Causes {
 /// What was said when somebody looked: in order of backends.
 pub(crate) struct Told {
     failures: Vec<Failure>,
+    uses: Vec<Failure>,
+    health_checks: Vec<Failure>,
     resolver: Option<Reason>,
 }
 
 impl Told {
-    /// Why one failed last, in words, if it has not worked since.
-    pub(crate) fn reason(&self, backend: &Backend) -> Option<String> {
-        let found = self.failures.binary_search_by(|failure| (*failure.backend).cmp(backend)).ok()?;
-        Some(text_of(&Chain(&*self.failures[found].error)))
+    /// Why a backend is in this state, in words; why it failed last, if it has not worked since.
+    pub(crate) fn reason_of(&self, backend: &Backend, state: BackendState) -> Option<String> {
+        match state {
+            BackendState::Ejected => words_of(&self.uses, backend),
+            BackendState::Unhealthy => words_of(&self.health_checks, backend),
+            BackendState::Unknown | BackendState::Healthy | BackendState::Dead | BackendState::Removed => {
+                words_of(&self.failures, backend)
+            }
+        }
     }
 
     /// The latest of some backends, in words; the resolver's when none of them has anything to say.
@@ -272,6 +317,16 @@ impl Told {
         Some(text_of(&latest))
     }
 }
+
+fn words_of(failures: &[Failure], backend: &Backend) -> Option<String> {
+    let found = failures.binary_search_by(|failure| (*failure.backend).cmp(backend)).ok()?;
+    Some(text_of(&Chain(&*failures[found].error)))
+}
+
+/// Why a use failed whose user gave no reason.
+#[derive(Debug, thiserror::Error)]
+#[error("reported without a reason")]
+pub(crate) struct Unexplained;
 
 fn latest<'a>(failures: impl Iterator<Item = &'a Failure>, resolver: Option<&Reason>) -> Option<Cause> {
     match (failures.max_by_key(|failure| failure.number), resolver) {

@@ -18,7 +18,9 @@ pub(crate) type Tale = (News, Option<Reason>);
 pub(crate) fn collect(next: impl FnMut() -> Option<News>, causes: &Causes) -> Vec<Tale> {
     let with_reason = |news: News| {
         let reason = match news.turn {
-            Turn::Dead | Turn::Ejected { .. } | Turn::Unhealthy => causes.reason(&news.backend),
+            Turn::Dead => causes.reason(&news.backend),
+            Turn::Ejected { .. } => causes.failed_use(&news.backend),
+            Turn::Unhealthy => causes.failed_health_check(&news.backend),
             Turn::Alive | Turn::Doubted | Turn::Back | Turn::Returned | Turn::ChecksPass => None,
         };
         (news, reason)
@@ -41,7 +43,7 @@ pub(crate) fn tell(whose: Whose<'_>, now: Instant, tales: Vec<Tale>) {
             Turn::Back => tracing::info!(pool, set, %backend, "backend is back"),
             Turn::Ejected { until } => {
                 let time = until.saturating_duration_since(now);
-                tracing::warn!(pool, set, %backend, reason, ?time, "backend is left out: it failed its users");
+                tracing::warn!(pool, set, %backend, reason, ?time, "backend ejected: its uses fail");
             }
             Turn::Returned => tracing::info!(pool, set, %backend, "backend takes part again"),
             Turn::Unhealthy => tracing::warn!(pool, set, %backend, reason, "backend unhealthy: health checks fail"),

@@ -26,6 +26,19 @@ impl Evidence {
     }
 }
 
+/// Why a use of a backend failed: shown if the backend is ejected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FailedUse {
+    #[error("status {0}")]
+    Status(StatusCode),
+    #[error("timed out before the response head")]
+    TimedOut,
+    #[error("reset before the response head: {0}")]
+    Reset(String),
+    #[error("response cut short")]
+    CutShort,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

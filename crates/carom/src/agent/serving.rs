@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::error::{Error, Step};
+use super::evidence::FailedUse;
 use super::hedge::{Ended, LateRequest};
 use super::http1::{self, Connector, Exchanged, Lost, Pace, Settled};
 use super::http2;
@@ -194,7 +195,7 @@ impl Shared {
                         Ended::TimedOut => {
                             if !in_pieces && let Some(Route::Http2(set)) = self.routes.known().map(|found| found.route)
                             {
-                                set.report_failure(&backend);
+                                set.report_failure(&backend, FailedUse::TimedOut);
                             }
                             Ended::TimedOut
                         }

@@ -69,11 +69,12 @@ pub struct PoolBackend {
     pub stalled: bool,
     /// Each of its slots.
     pub slots: Vec<Slot>,
-    /// Why it failed last, if it has not worked since.
+    /// Why it is in its state: the last failed use of an ejected backend, the last failed health check of an unhealthy one. Otherwise
+    /// why it failed last, if it has not worked since.
     pub reason: Option<String>,
     /// In how long it is tried again, if nothing works and nothing is under way.
     pub next_attempt_ms: Option<u64>,
-    /// For how long it is still left out for having failed its users, if it is.
+    /// For how long it is still ejected, if it is.
     pub ejected_ms: Option<u64>,
     /// How long uses have taken lately.
     pub typical_use_us: Option<u64>,

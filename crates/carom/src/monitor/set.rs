@@ -71,11 +71,12 @@ pub struct SetBackend {
     pub connections: Vec<SetConnection>,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
-    /// Why it failed last, if it has not worked since.
+    /// Why it is in its state: the last failed use of an ejected backend, the last failed health check of an unhealthy one. Otherwise
+    /// why it failed last, if it has not worked since.
     pub reason: Option<String>,
     /// In how long it may be tried again, if it may not now.
     pub next_attempt_ms: Option<u64>,
-    /// For how long it is still left out for having served badly, if it is.
+    /// For how long it is still ejected, if it is.
     pub ejected_ms: Option<u64>,
 }
 

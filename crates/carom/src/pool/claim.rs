@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use super::table::Held;
-use crate::cause::{Chain, Failing};
+use crate::cause::{Chain, Failing, Reason, Unexplained};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
 use crate::quiet::{drop_quietly, quietly, text_of};
@@ -59,8 +59,18 @@ impl<C: Connect> Claim<C> {
     /// as it counts [failed](Claim::fail) uses. Returning the connection then is no successful use.
     #[doc(alias = "complain")]
     pub fn report_failure(&mut self) {
-        let (now, slot) = (clock::now(), self.held().slot);
-        self.shared.step(|table| table.machine.report_failure(now, slot));
+        self.report_failure_with(Unexplained);
+    }
+
+    /// As [`report_failure`](Claim::report_failure), with the reason that is logged and shown if the backend is ejected.
+    pub fn report_failure_with(&mut self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
+        let error: Reason = reason.into().into();
+        let (now, slot, backend) = (clock::now(), self.held().slot, Arc::clone(&self.held().backend));
+        let outdated = self.shared.step(|table| {
+            table.machine.report_failure(now, slot);
+            table.causes.use_failed(backend, error)
+        });
+        drop_quietly(&self.shared.name, outdated);
     }
 
     /// Reports that this use is no evidence for or against the backend.

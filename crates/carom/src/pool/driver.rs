@@ -438,8 +438,11 @@ impl<C: Connect> Driver<C> {
 
     /// Counts a failed check or recycle.
     fn count_failed(&self, backend: &Arc<Backend>, failing: Failing, error: Reason) {
-        let (now, cause) = (clock::now(), Cause::new(failing, Arc::clone(backend), error));
-        let (warning, outdated) = self.shared.driver_step(|table| table.checks.failed(now, backend, cause));
+        let (now, cause) = (clock::now(), Cause::new(failing, Arc::clone(backend), Arc::clone(&error)));
+        let (warning, outdated) = self.shared.driver_step(|table| {
+            let (warning, before) = table.checks.failed(now, backend, cause);
+            (warning, (before, table.causes.use_failed(Arc::clone(backend), error)))
+        });
         drop_quietly(&self.shared.name, outdated);
         warning.into_iter().for_each(|warning| warning.log(&self.shared.name));
     }

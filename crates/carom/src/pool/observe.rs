@@ -2,6 +2,7 @@
 
 use super::CheckCounts;
 use super::shared::Shared;
+use crate::cause::Told;
 use crate::clock;
 use crate::connect::Connect;
 use crate::monitor::{self, Object, Observe, Observed, ms, ms_since, ms_until};
@@ -20,7 +21,7 @@ impl<C: Connect> Observe for Shared<C> {
             }
             (table.machine.observe(), table.causes.told(), table.checks.counts.clone(), table.overdue)
         };
-        let backends = pool.backends().map(|(seen, slots)| describe(now, seen, slots, told.reason(&seen.backend)));
+        let backends = pool.backends().map(|(seen, slots)| describe(now, seen, slots, &told));
         let object = monitor::Pool {
             state: state_of(pool.figures.state),
             options: monitor::PoolOptions {
@@ -45,12 +46,7 @@ impl<C: Connect> Observe for Shared<C> {
     }
 }
 
-fn describe(
-    now: Instant,
-    seen: &BackendSnapshot,
-    slots: &[SlotGlance],
-    reason: Option<String>,
-) -> monitor::PoolBackend {
+fn describe(now: Instant, seen: &BackendSnapshot, slots: &[SlotGlance], told: &Told) -> monitor::PoolBackend {
     monitor::PoolBackend {
         backend: (&*seen.backend).into(),
         state: seen.state.into(),
@@ -58,7 +54,7 @@ fn describe(
         failing: seen.is_failing,
         stalled: seen.stalled,
         slots: slots.iter().map(|slot| slot_of(now, slot)).collect(),
-        reason,
+        reason: told.reason_of(&seen.backend, seen.state),
         next_attempt_ms: seen.next_attempt.map(|at| ms_until(at, now)),
         ejected_ms: seen.ejected_until.map(|until| ms_until(until, now)),
         typical_use_us: seen.typical_use.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),

@@ -3,9 +3,11 @@
 use super::Share;
 use super::error::LeaseError;
 use super::shared::{Cell, Collected, Shared, Standing};
+use crate::cause::Unexplained;
 use crate::clock;
 use carom_core::backend::Backend;
 use carom_core::set::{ConnectionId, Leased, WaiterId, Want};
+use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -246,7 +248,12 @@ impl<S: Share> Lease<S> {
     /// Reports a failed use against the backend: [`Ejection`](crate::Ejection) counts it. The connection stays as it is.
     #[doc(alias = "complain")]
     pub fn report_failure(&self) {
-        self.shared.step(|table| table.machine.report_failure(clock::now(), &self.cell.backend));
+        self.report_failure_with(Unexplained);
+    }
+
+    /// As [`report_failure`](Lease::report_failure), with the reason that is logged and shown if the backend is ejected.
+    pub fn report_failure_with(&self, reason: impl Into<Box<dyn Error + Send + Sync>>) {
+        self.shared.use_failed(Arc::clone(&self.cell.backend), reason.into().into());
     }
 
     /// Reports a successful use: failures before it are not in a row with those after it. A connection with at least one

@@ -212,8 +212,12 @@ impl<S: Share> Set<S> {
 
     /// A request failed that was under way on some connection: as [`Lease::report_failure`].
     #[cfg(feature = "http")]
-    pub(crate) fn report_failure(&self, backend: &Backend) {
-        self.owner.shared.step(|table| table.machine.report_failure(clock::now(), backend));
+    pub(crate) fn report_failure(
+        &self,
+        backend: &Backend,
+        reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) {
+        self.owner.shared.use_failed(Arc::new(backend.clone()), reason.into().into());
     }
 
     /// Closes the set: waiters fail with [`LeaseError::Closed`], so does every later lease; connections without leases end now,

@@ -2,6 +2,7 @@
 
 use super::Share;
 use super::shared::{Shared, Table};
+use crate::cause::Told;
 use crate::clock;
 use crate::monitor::{self, Object, Observe, Observed, ms, ms_since, ms_until};
 use crate::quiet::drop_quietly;
@@ -44,7 +45,7 @@ impl<S: Share> Observe for Shared<S> {
         let known: BTreeSet<&Backend> = set.backends[..set.figures.known].iter().map(|seen| &*seen.backend).collect();
         let backends = set.backends.iter().map(|seen| {
             let connections = connections.remove(&Arc::as_ptr(&seen.backend)).unwrap_or_default();
-            describe(now, seen, connections, told.reason(&seen.backend))
+            describe(now, seen, connections, &told)
         });
         let object = monitor::Set {
             state: state_of(set.figures.state),
@@ -78,7 +79,7 @@ fn describe(
     now: Instant,
     seen: &BackendGlance,
     connections: Vec<monitor::SetConnection>,
-    reason: Option<String>,
+    told: &Told,
 ) -> monitor::SetBackend {
     monitor::SetBackend {
         backend: (&*seen.backend).into(),
@@ -88,7 +89,7 @@ fn describe(
         stalled: seen.stalled,
         connections,
         dialling: seen.dialling,
-        reason,
+        reason: told.reason_of(&seen.backend, seen.state),
         next_attempt_ms: seen.next_attempt.filter(|at| *at > now).map(|at| ms_until(at, now)),
         ejected_ms: seen.ejected_until.map(|until| ms_until(until, now)),
     }

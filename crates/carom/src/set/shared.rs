@@ -3,7 +3,7 @@
 //! One lock around all of it, held for short steps; whoever is served by a step is woken after it.
 
 use super::Share;
-use crate::cause::{Cause, Causes};
+use crate::cause::{Cause, Causes, Reason};
 use crate::clock;
 use crate::monitor::Id;
 use crate::quiet::drop_quietly;
@@ -173,6 +173,16 @@ impl<S: Share> Shared<S> {
         });
         drop_quietly(&self.name, outdated);
         accepted
+    }
+
+    /// A use of a backend failed while it may be connected.
+    pub(super) fn use_failed(&self, backend: Arc<Backend>, error: Reason) {
+        let outdated = self.step(|table| {
+            table.machine.report_failure(clock::now(), &backend);
+            let outdated = table.causes.use_failed(backend, error);
+            (outdated, table.forget_causes())
+        });
+        drop_quietly(&self.name, outdated);
     }
 
     /// A connection has ended by itself; who holds it is told.

@@ -84,7 +84,7 @@ async fn an_ejected_backend_is_warned_of_once_and_its_return_is_told() {
     sleep(ms(500)).await;
     let warned = logs.at(Level::WARN);
     let [one] = &warned[..] else { panic!("{warned:#?}") };
-    assert!(one.says("backend is left out") && one.has("backend", &bad.to_string()), "{one:?}");
+    assert!(one.says("backend ejected") && one.has("backend", &bad.to_string()), "{one:?}");
     assert!(one.has("reason", "nonsense") && one.has("time", "1s"), "{one:?}");
     sleep(ms(600)).await;
     let returned = |event: &&Event| event.says("backend takes part again");
@@ -94,13 +94,14 @@ async fn an_ejected_backend_is_warned_of_once_and_its_return_is_told() {
     let set = builder.ejection(ejection).build().unwrap();
     let lease = set.lease_to(&Backend::fixed(address(1))).await.unwrap();
     lease.report_failure();
-    lease.report_failure();
+    lease.report_failure_with("status 503");
     sleep(ms(500)).await;
     let warned = logs.at(Level::WARN);
     assert!(
         warned.len() == 2 && warned[1].has("set", "lines") && warned[1].has("backend", "10.0.0.1:80"),
         "{warned:#?}"
     );
+    assert!(warned[1].has("reason", "status 503"), "the last failure: {warned:#?}");
     sleep(ms(600)).await;
     assert_eq!(logs.at(Level::INFO).iter().filter(returned).count(), 2);
 }

@@ -4,6 +4,7 @@ use super::Connector;
 use super::coming::{Breach, Coming};
 use crate::Claim;
 use crate::agent::error::{Error, Step};
+use crate::agent::evidence::FailedUse;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl Answer {
         let Some(mut claim) = self.claim.take() else { return cut_short(error) };
         let (backend, origin) = (claim.backend().clone(), Arc::clone(claim.origin()));
         // Connecting went well, and so it may for others.
-        claim.report_failure();
+        claim.report_failure_with(FailedUse::CutShort);
         claim.discard();
         cut_short(error).at(&backend).of(&origin)
     }

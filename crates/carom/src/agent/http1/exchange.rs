@@ -10,7 +10,7 @@ use crate::Claim;
 use crate::agent::body::Body;
 use crate::agent::dial::broke_tls;
 use crate::agent::error::{Error, Step};
-use crate::agent::evidence::Evidence;
+use crate::agent::evidence::{Evidence, FailedUse};
 use crate::agent::upgraded::Upgraded;
 use crate::cause::Chain;
 use crate::clock;
@@ -117,7 +117,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
     match Evidence::of(&response) {
         Evidence::Success => sent.report_head(&claim),
         Evidence::Neutral => claim.report_neutral(),
-        Evidence::Failure => claim.report_failure(),
+        Evidence::Failure => claim.report_failure_with(FailedUse::Status(status)),
     }
     Settled::Answered(response.map(|coming| Body::http1(Answer::new(coming, claim))))
 }
@@ -125,7 +125,7 @@ pub(crate) fn settle(mut claim: Claim<Connector>, exchanged: Exchanged, sent: Se
 /// No answer came in time. If the server had the whole request, that is held against it.
 pub(crate) fn give_up(mut claim: Claim<Connector>, sent: &Sent) {
     if sent.pace().is_none_or(Pace::is_over) {
-        claim.report_failure();
+        claim.report_failure_with(FailedUse::TimedOut);
     }
     claim.discard();
 }
@@ -180,11 +180,16 @@ fn end(claim: Claim<Connector>, step: Step, problem: &str, error: hyper::Error) 
 /// make a backend dead to all others.
 fn blame(mut claim: Claim<Connector>, step: Step, problem: &str, error: hyper::Error) -> Error {
     let told = Chain(&error).to_string();
+    let reset = step == Step::Receive && was_reset(&error);
     let blamed = failed(&claim, step, problem, error);
     if blamed.step() == Step::Tls {
         claim.fail(told);
     } else {
-        claim.report_failure();
+        if reset {
+            claim.report_failure_with(FailedUse::Reset(told));
+        } else {
+            claim.report_failure_with(format!("{problem}: {told}"));
+        }
         claim.discard();
     }
     blamed

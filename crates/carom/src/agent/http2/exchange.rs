@@ -6,9 +6,10 @@ use super::entering::Seat;
 use super::upload::{Sent, Upload};
 use crate::agent::body::Body;
 use crate::agent::error::{Error, Step};
-use crate::agent::evidence::Evidence;
+use crate::agent::evidence::{Evidence, FailedUse};
 use crate::agent::http1::Lost;
 use crate::agent::retry::copy;
+use crate::cause::Chain;
 use h2::Reason;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery};
@@ -43,7 +44,7 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
             match Evidence::of(&response) {
                 Evidence::Success => lease.report_success(),
                 Evidence::Neutral => {}
-                Evidence::Failure => lease.report_failure(),
+                Evidence::Failure => lease.report_failure_with(FailedUse::Status(response.status())),
             }
             return Ok(response.map(|incoming| Body::http2(Answer::new(incoming, lease, pass))));
         }
@@ -59,7 +60,7 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
         return Err(Lost::Failed(error.at(lease.backend())));
     }
     if unsent.is_none() && fault.is_to_blame(|| lease.is_first_to_blame()) {
-        lease.report_failure();
+        lease.report_failure_with(format!("{}: {}", fault.problem(), Chain(&error)));
     }
     let error = Error::new(fault.step(), fault.problem()).at(lease.backend()).caused_by(Arc::new(error) as Arc<_>);
     let back = |mut request: Request<Body>| {
