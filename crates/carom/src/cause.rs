@@ -311,6 +311,11 @@ impl Told {
         }
     }
 
+    /// The last failed health check of one, in words.
+    pub(crate) fn failed_health_check(&self, backend: &Backend) -> Option<String> {
+        words_of(&self.health_checks, backend)
+    }
+
     /// The latest of some backends, in words; the resolver's when none of them has anything to say.
     pub(crate) fn latest_of(&self, counts: impl Fn(&Backend) -> bool) -> Option<String> {
         let latest = latest(self.failures.iter().filter(|failure| counts(&failure.backend)), self.resolver.as_ref())?;

@@ -49,10 +49,10 @@ async fn everything_is_there_in_words() {
         "pid 4711",
         "degraded",
         "live",
-        // A dead backend and one that is left out, each with the reason and the time.
+        // A dead backend and an ejected one, each with the reason and the time.
         "cannot connect to 10.0.3.13:8080: connection refused",
         "next attempt in ",
-        "left out for ",
+        "ejected for ",
         "4 busy, 2 idle, 1 checking",
         "2 callers in line",
         "claim wait",

@@ -2,8 +2,8 @@
 
 use super::date::iso_of_ms;
 use crate::monitor::{
-    Backend, BackendState, Dns, DnsKind, DnsState, Id, Object, Phase, Pool, PoolBackend, PoolCounters, Resolver, Seen,
-    Set, SetBackend, SetCounters, Snapshot, State,
+    Backend, BackendFlags, BackendState, Dns, DnsKind, DnsState, Id, Object, Phase, Pool, PoolBackend, PoolCounters,
+    Resolver, Seen, Set, SetBackend, SetCounters, Snapshot, State,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -76,6 +76,8 @@ fn of_pool(pool: &Pool, name: &str, dns: Option<&Dns>, now: u64) -> Map<String, 
         "backends": by_key(backends),
         "connections": connections,
         "dead_backends": dead.map(|backend| &backend.key).collect::<Vec<_>>(),
+        "panic": pool.panic,
+        "backend_health": health(pool.backends.iter().map(|seen| (&seen.backend, seen.state, &seen.flags, &seen.reason))),
         "last_rebalance": last_rebalance(pool.last_plan_ms, now),
         "resolvers": dns.map(|dns| &dns.nameservers),
         "state": pool.state,
@@ -104,6 +106,8 @@ fn of_set(set: &Set, name: &str, dns: Option<&Dns>, now: u64) -> Map<String, Val
         "fsms": fsms,
         "connections": connections.collect::<Vec<_>>(),
         "dead_backends": dead.map(|backend| &backend.key).collect::<Vec<_>>(),
+        "panic": set.panic,
+        "backend_health": health(set.backends.iter().map(|seen| (&seen.backend, seen.state, &seen.flags, &seen.reason))),
         "last_rebalance": last_rebalance(set.last_plan_ms, now),
         "resolvers": dns.map(|dns| &dns.nameservers),
         "state": set.state,
@@ -112,6 +116,16 @@ fn of_set(set: &Set, name: &str, dns: Option<&Dns>, now: u64) -> Map<String, Val
         "maximum": set.options.maximum,
         "options": options(name, dns, []),
     }))
+}
+
+/// The state, the flags and the cause of each backend, which cueball does not have.
+fn health<'a>(
+    backends: impl Iterator<Item = (&'a Backend, BackendState, &'a BackendFlags, &'a Option<String>)>,
+) -> BTreeMap<&'a str, Value> {
+    let health = |(backend, state, flags, reason): (&'a Backend, _, &'a BackendFlags, &'a Option<String>)| {
+        (&*backend.key, json!({ "state": state, "flags": flags, "reason": reason }))
+    };
+    backends.map(health).collect()
 }
 
 /// Any resolver. One that does not ask DNS has nothing to say of domain, service, nameservers and what is next.

@@ -72,8 +72,8 @@ impl Reader<'_> {
             for (state, count) in states {
                 self.gauge_of(names::COUNT, &[backend.clone(), Label::new(names::STATE, state)], count);
             }
-            self.gauge_of(names::BACKEND_STALLED, std::slice::from_ref(&backend), seen.stalled.into());
-            self.gauge_of(names::BACKEND_FAILING, &[backend], seen.failing.into());
+            self.gauge_of(names::BACKEND_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
+            self.gauge_of(names::BACKEND_FAILING, &[backend], seen.flags.failing.into());
         }
         let of_state = |state| pool.backends.iter().filter(|seen| seen.state == state).count();
         self.gauge(names::MAX, pool.options.maximum);
@@ -109,8 +109,8 @@ impl Reader<'_> {
                 let state = Label::new(names::CONNECTION_STATE, state);
                 self.gauge_of(names::SET_CONNECTIONS, &[backend.clone(), state], count);
             }
-            self.gauge_of(names::SET_STALLED, std::slice::from_ref(&backend), seen.stalled.into());
-            self.gauge_of(names::SET_FAILING, &[backend], seen.failing.into());
+            self.gauge_of(names::SET_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
+            self.gauge_of(names::SET_FAILING, &[backend], seen.flags.failing.into());
         }
         let of_state = |state| set.backends.iter().filter(|seen| seen.state == state).count();
         self.gauge(names::SET_HELD, set.leases);

@@ -37,7 +37,7 @@ mod window;
 
 pub use feed::{Feed, FeedConnection, FeedConnectionState, FeedCounters};
 pub use gateway::{Gateway, GatewayBus, GatewayClient, GatewayFeed, GatewayShare};
-pub use object::{Backend, BackendState, Idle, Object, Observe, Observed, Phase, Seen, Snapshot, State};
+pub use object::{Backend, BackendFlags, BackendState, Idle, Object, Observe, Observed, Phase, Seen, Snapshot, State};
 pub use pool::{Pool, PoolBackend, PoolCounters, PoolOptions, Slot};
 pub use registry::Id;
 pub use resolver::{Dns, DnsCounters, DnsKind, DnsQuestion, DnsState, Resolver};

@@ -134,6 +134,30 @@ pub enum BackendState {
     Removed,
 }
 
+/// What is known of the health of a backend beside its state, the same for pools and sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
+pub struct BackendFlags {
+    /// It is ejected or unhealthy, and gets no traffic: there is no panic.
+    pub out: bool,
+    /// The last attempt to connect failed or hangs, and no connection works.
+    pub failing: bool,
+    /// It stopped responding while others respond, and gets no new requests while another backend can serve. HTTP only.
+    pub stalled: bool,
+    /// More than one of its uses failed lately: it gets one use a second while others serve. Pools with `LeastLoaded` only.
+    pub unreliable: bool,
+    /// Its share of the traffic still grows: it is new, or is back. Pools with a slow start only.
+    pub slow_start: bool,
+    /// How long ago a use of it last succeeded, to within a few hundred milliseconds.
+    pub last_success_ms: Option<u64>,
+    /// Active health checks that passed.
+    pub checks_passed: u64,
+    /// Active health checks that failed.
+    pub checks_failed: u64,
+    /// Why the last health check that failed did.
+    pub check_cause: Option<String>,
+}
+
 impl From<backend::BackendState> for BackendState {
     fn from(state: backend::BackendState) -> BackendState {
         match state {

@@ -1,6 +1,6 @@
 //! A pool, as it is seen.
 
-use super::object::{Backend, BackendState, Phase, State};
+use super::object::{Backend, BackendFlags, BackendState, Phase, State};
 use super::registry::Id;
 
 /// A pool at one moment.
@@ -58,15 +58,9 @@ pub struct PoolBackend {
     pub backend: Backend,
     /// Its health.
     pub state: BackendState,
-    /// It is ejected or unhealthy, and gets no traffic: there is no panic.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub out: bool,
-    /// The last attempt to connect failed or hangs, and no connection works.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub failing: bool,
-    /// It stopped responding while others respond, and gets no new requests while another backend can serve. HTTP only.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub stalled: bool,
+    /// What else is known of its health.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub flags: BackendFlags,
     /// Each of its slots.
     pub slots: Vec<Slot>,
     /// Why it is in its state: the last failed use of an ejected backend, the last failed health check of an unhealthy one. Otherwise

@@ -1,6 +1,6 @@
 //! A set, as it is seen.
 
-use super::object::{Backend, BackendState, Idle, State};
+use super::object::{Backend, BackendFlags, BackendState, Idle, State};
 use super::registry::Id;
 use std::collections::BTreeMap;
 
@@ -58,15 +58,9 @@ pub struct SetBackend {
     pub backend: Backend,
     /// Its health.
     pub state: BackendState,
-    /// It is ejected or unhealthy, and gets no traffic: there is no panic.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub out: bool,
-    /// The last attempt to connect failed or hangs, and no connection works.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub failing: bool,
-    /// It stopped responding while others respond, and gets no new requests while another backend can serve. HTTP only.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub stalled: bool,
+    /// What else is known of its health.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub flags: BackendFlags,
     /// Its connections.
     pub connections: Vec<SetConnection>,
     /// Dials under way or waiting for their turn.

@@ -3,9 +3,9 @@
 use carom::dns::{Dns as ByDns, DnsOptions, Ipv6};
 use carom::kang::{Body, Kang};
 use carom::monitor::{
-    Backend, BackendState, Dns, DnsCounters, DnsKind, DnsQuestion, DnsState, Feed, FeedCounters, Id, Idle, Monitor,
-    Object, Observe, Observed, Phase, Pool, PoolBackend, PoolCounters, PoolOptions, Resolver, Set, SetBackend,
-    SetConnection, SetCounters, SetOptions, Slot, State,
+    Backend, BackendFlags, BackendState, Dns, DnsCounters, DnsKind, DnsQuestion, DnsState, Feed, FeedCounters, Id,
+    Idle, Monitor, Object, Observe, Observed, Phase, Pool, PoolBackend, PoolCounters, PoolOptions, Resolver, Set,
+    SetBackend, SetConnection, SetCounters, SetOptions, Slot, State,
 };
 use carom::resolver::{Publisher, Resolve, Resolver as Running};
 use carom::{Connect, Share, connect_fn};
@@ -75,9 +75,7 @@ fn pool(resolver: Option<Id>, state: State, phases: &[Phase]) -> Object {
         reason: None,
         next_attempt_ms: None,
         ejected_ms: None,
-        out: false,
-        failing: false,
-        stalled: false,
+        flags: BackendFlags::default(),
         typical_use_us: None,
     };
     Object::Pool(Pool {
@@ -128,9 +126,7 @@ fn set(resolver: Option<Id>) -> Object {
             reason: None,
             next_attempt_ms: None,
             ejected_ms: None,
-            out: false,
-            failing: false,
-            stalled: false,
+            flags: BackendFlags::default(),
         }],
         last_plan_ms: None,
         cause: None,
@@ -199,6 +195,12 @@ fn a_pool_has_the_fields_that_cueball_gives_it() {
 
     let (status, mut seen) = get(&kang, &format!("/kang/obj/pool/{id}"));
     assert_eq!(status, 200);
+    // What cueball does not have.
+    let fields = seen.as_object_mut().unwrap();
+    assert_eq!(
+        (fields.remove("panic"), fields.remove("backend_health").unwrap()["b2"]["state"].take()),
+        (Some(json!(false)), json!("dead"))
+    );
     let rebalanced = seen.as_object_mut().unwrap().remove("last_rebalance").unwrap().as_u64().unwrap();
     let now = monitor.snapshot().taken_at_ms / 1000;
     assert!((now - 60..now - 4).contains(&rebalanced), "{rebalanced}, {now}");

@@ -136,7 +136,7 @@ async fn who_waits_and_what_is_dialled_is_seen_and_counted() {
     sleep(ms(600)).await;
     let now = seen(&monitor, "lines").unwrap();
     let hanging = find(&now, 9);
-    assert_eq!((hanging.dialling, hanging.state, hanging.failing), (1, BackendState::Unknown, true), "it hangs");
+    assert_eq!((hanging.dialling, hanging.state, hanging.flags.failing), (1, BackendState::Unknown, true), "it hangs");
     foreign.abort();
     assert!(foreign.await.is_err());
     assert_eq!(seen(&monitor, "lines").unwrap().counters.given_up, 1, "it was not told to");

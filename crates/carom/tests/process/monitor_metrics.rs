@@ -1,8 +1,8 @@
 //! Metrics: what is recorded on the way, what is read off a snapshot, and what is not recorded at all.
 
 use carom::monitor::{
-    Backend, BackendState, Feed, FeedCounters, Gateway, GatewayFeed, Monitor, Object, Observe, Observed, Phase,
-    Pool as SeenPool, PoolBackend, PoolCounters, PoolOptions, Resolver, Slot, State,
+    Backend, BackendFlags, BackendState, Feed, FeedCounters, Gateway, GatewayFeed, Monitor, Object, Observe, Observed,
+    Phase, Pool as SeenPool, PoolBackend, PoolCounters, PoolOptions, Resolver, Slot, State,
 };
 use carom::{Pool, connect_fn};
 use metrics::{
@@ -133,9 +133,7 @@ fn pool_of(backends: Vec<(String, &[Phase])>, timeouts: u64) -> Object {
         reason: None,
         next_attempt_ms: None,
         ejected_ms: None,
-        out: false,
-        failing: false,
-        stalled: false,
+        flags: BackendFlags::default(),
         typical_use_us: None,
     };
     Object::Pool(SeenPool {
@@ -236,7 +234,7 @@ fn a_snapshot_becomes_gauges_and_counters() {
 fn flags_of_backends_and_failed_checks_have_series() {
     let (kept, monitor) = (Kept::default(), Monitor::new());
     let Object::Pool(mut seen) = pool("10.0.0.1", &[], 0) else { panic!("it is a pool") };
-    (seen.panic, seen.backends[0].stalled, seen.backends[0].failing) = (true, true, true);
+    (seen.panic, seen.backends[0].flags.stalled, seen.backends[0].flags.failing) = (true, true, true);
     (seen.counters.checks, seen.counters.check_failures) = (9, 4);
     let _orders = show(&monitor, "orders", Object::Pool(seen));
     let _others = show(&monitor, "others", pool("10.0.0.1", &[], 0));

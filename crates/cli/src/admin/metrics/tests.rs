@@ -7,9 +7,9 @@ use super::services::Services;
 use super::services::tests::reading;
 use super::text;
 use carom::monitor::{
-    Backend, BackendState, Dns, DnsCounters, Feed, FeedCounters, Gateway, GatewayBus, GatewayFeed, GatewayShare,
-    Object, Observe, Observed, Resolver, Set, SetBackend, SetCounters, SetOptions, State, Window, WindowCounters,
-    WindowOptions,
+    Backend, BackendFlags, BackendState, Dns, DnsCounters, Feed, FeedCounters, Gateway, GatewayBus, GatewayFeed,
+    GatewayShare, Object, Observe, Observed, Resolver, Set, SetBackend, SetCounters, SetOptions, State, Window,
+    WindowCounters, WindowOptions,
 };
 use carom::{Monitor, Pool, connect_fn};
 use metrics::{Key, Label, Unit, counter, describe_gauge, describe_histogram, gauge, histogram, with_local_recorder};
@@ -116,9 +116,7 @@ fn one_of_each() -> Vec<Object> {
                 reason: None,
                 next_attempt_ms: None,
                 ejected_ms: None,
-                out: false,
-                failing: false,
-                stalled: false,
+                flags: BackendFlags::default(),
             }],
             last_plan_ms: None,
             cause: None,

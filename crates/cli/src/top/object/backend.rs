@@ -3,15 +3,14 @@
 use crate::top::line::{Line, Tone};
 use crate::top::object::Urgency;
 use crate::top::sight::Sight;
-use carom::monitor::{Backend, BackendState, PoolBackend, SetBackend};
+use carom::monitor::{Backend, BackendFlags, BackendState, PoolBackend, SetBackend};
 
 /// How a backend stands with somebody.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing<'a> {
     pub(super) backend: &'a Backend,
     pub(super) state: BackendState,
-    failing: bool,
-    stalled: bool,
+    flags: &'a BackendFlags,
     reason: Option<&'a str>,
     next_attempt_ms: Option<u64>,
     ejected_ms: Option<u64>,
@@ -19,19 +18,17 @@ pub(super) struct Standing<'a> {
 
 impl<'a> From<&'a PoolBackend> for Standing<'a> {
     fn from(of: &'a PoolBackend) -> Standing<'a> {
-        let PoolBackend { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms, .. } = of;
+        let PoolBackend { backend, state, flags, reason, next_attempt_ms, ejected_ms, .. } = of;
         let (next_attempt_ms, ejected_ms) = (*next_attempt_ms, *ejected_ms);
-        let (state, failing, stalled, reason) = (*state, *failing, *stalled, reason.as_deref());
-        Standing { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms }
+        Standing { backend, state: *state, flags, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
     }
 }
 
 impl<'a> From<&'a SetBackend> for Standing<'a> {
     fn from(of: &'a SetBackend) -> Standing<'a> {
-        let SetBackend { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms, .. } = of;
+        let SetBackend { backend, state, flags, reason, next_attempt_ms, ejected_ms, .. } = of;
         let (next_attempt_ms, ejected_ms) = (*next_attempt_ms, *ejected_ms);
-        let (state, failing, stalled, reason) = (*state, *failing, *stalled, reason.as_deref());
-        Standing { backend, state, failing, stalled, reason, next_attempt_ms, ejected_ms }
+        Standing { backend, state: *state, flags, reason: reason.as_deref(), next_attempt_ms, ejected_ms }
     }
 }
 
@@ -39,7 +36,7 @@ impl Standing<'_> {
     pub(super) fn urgency(&self) -> Urgency {
         match self.state {
             BackendState::Dead | BackendState::Unhealthy | BackendState::Ejected => Urgency::Impaired,
-            _ if self.failing || self.stalled => Urgency::Strained,
+            _ if self.flags.failing || self.flags.stalled || self.flags.unreliable => Urgency::Strained,
             _ => Urgency::Fine,
         }
     }
@@ -47,8 +44,10 @@ impl Standing<'_> {
     /// Who it is, how it is, why, and when it is tried again.
     pub(super) fn line(&self, sight: Sight<'_>) -> Line {
         let (tone, state) = match self.state {
-            BackendState::Unknown | BackendState::Healthy if self.failing => (Tone::Warn, "failing"),
-            BackendState::Unknown | BackendState::Healthy if self.stalled => (Tone::Warn, "stalled"),
+            BackendState::Unknown | BackendState::Healthy if self.flags.failing => (Tone::Warn, "failing"),
+            BackendState::Unknown | BackendState::Healthy if self.flags.stalled => (Tone::Warn, "stalled"),
+            BackendState::Unknown | BackendState::Healthy if self.flags.unreliable => (Tone::Warn, "unreliable"),
+            BackendState::Healthy if self.flags.slow_start => (Tone::Good, "healthy, slow start"),
             BackendState::Unknown => (Tone::Plain, "unknown"),
             BackendState::Healthy => (Tone::Good, "healthy"),
             BackendState::Dead => (Tone::Bad, "DEAD"),
@@ -59,6 +58,10 @@ impl Standing<'_> {
         };
         let mark = if self.urgency() >= Urgency::Impaired { "! " } else { "  " };
         let mut line = Line::new().add(Tone::Bad, mark).plain(who(self.backend)).plain("  ").add(tone, state);
+        // In a panic it is used all the same.
+        if matches!(self.state, BackendState::Ejected | BackendState::Unhealthy) && !self.flags.out {
+            line.push(Tone::Warn, ", used in a panic");
+        }
         if let Some(ms) = self.ejected_ms {
             line.push(Tone::Plain, format_args!(", back {}", sight.left(ms)));
         }

@@ -72,8 +72,7 @@ function makeRow() {
       say(name, named ? backend.name : own);
       mark(name, 'class', named ? 'name' : 'name mono');
       sayOrHide(place, named ? own : '');
-      const flag = backend.failing ? 'failing' : backend.stalled ? 'stalled' : '';
-      const health = flag && backend.state !== 'dead' ? flag : words(backend.state);
+      const health = healthOf(backend);
       mark(lamp, 'aria-label', health);
       sayOrHide(state, health === 'healthy' ? '' : health);
       const told = backend.slots ? slots(backend) : connections(backend, object);
@@ -88,9 +87,25 @@ function makeRow() {
   };
 }
 
+// The state, or a flag that says more; and whether a backend that is judged out is used all the same.
+function healthOf(backend) {
+  switch (backend.state) {
+    case 'unknown':
+    case 'healthy': {
+      const flag = ['failing', 'stalled', 'unreliable', 'slow_start'].find((name) => backend[name]);
+      return words(flag ?? backend.state);
+    }
+    case 'ejected':
+    case 'unhealthy':
+      return backend.out ? words(backend.state) : `${words(backend.state)}, used in a panic`;
+    default:
+      return words(backend.state);
+  }
+}
+
 function tellNext(node, backend, at) {
   if (known(backend.ejected_ms)) {
-    until(node, at + backend.ejected_ms, (left) => say(node, `left out for ${running(left)}`));
+    until(node, at + backend.ejected_ms, (left) => say(node, `ejected for ${running(left)}`));
   } else if (known(backend.next_attempt_ms)) {
     until(node, at + backend.next_attempt_ms, (left) => say(node, left > 0 ? `next attempt in ${running(left)}` : 'next attempt now'));
   } else {
