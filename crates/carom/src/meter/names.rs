@@ -52,6 +52,8 @@ names! { GAUGES:
     BACKEND_UNHEALTHY = "carom.backend.unhealthy", Count, "Backends of a pool whose active health checks fail.";
     BACKEND_STALLED = "carom.backend.stalled", Count, "Whether a backend of a pool stopped responding while others respond.";
     BACKEND_FAILING = "carom.backend.failing", Count, "Whether the last connect to a backend of a pool failed or hangs, and no connection works.";
+    BACKEND_UNRELIABLE = "carom.backend.unreliable", Count, "Whether more than one use of a backend of a pool failed lately: it gets one use a second while others serve.";
+    BACKEND_SLOW_START = "carom.backend.slow_start", Count, "Whether the share of a backend of a pool still grows: it is new, or is back.";
     POOL_PANIC = "carom.pool.panic", Count, "Whether so few backends of a pool are healthy that ejected and unhealthy ones are used as well.";
     POOL_FAILED = "carom.pool.failed", Count, "Whether all backends of a pool are dead.";
     POOL_TARGET = "carom.pool.target", Count, "Slots that the present load of a pool asks for.";
@@ -102,6 +104,8 @@ names! { COUNTERS:
     POOL_PLANS = "carom.pool.plans", Count, "Plans that a pool made.";
     POOL_CHECKS = "carom.pool.checks", Count, "Checks and recycles of a pool's connections.";
     POOL_CHECK_FAILURES = "carom.pool.check_failures", Count, "Checks and recycles of a pool's connections that failed.";
+    POOL_HEALTH_CHECKS = "carom.pool.health_checks", Count, "Active health checks of a pool's backends.";
+    POOL_HEALTH_CHECK_FAILURES = "carom.pool.health_check_failures", Count, "Active health checks of a pool's backends that failed.";
     POOL_OVERDUE = "carom.pool.overdue", Count, "Claims that were held longer than they should be.";
     SET_LEASES = "carom.set.leases", Count, "Leases that were given.";
     SET_WAITED = "carom.set.waited", Count, "Leases that were given and had to wait.";
@@ -110,6 +114,8 @@ names! { COUNTERS:
     SET_GIVEN_UP = "carom.set.given_up", Count, "Leases whose callers stopped waiting.";
     SET_CONNECTS = "carom.set.connects", Count, "Dials of a set.";
     SET_CONNECT_FAILURES = "carom.set.connect_failures", Count, "Dials of a set that failed.";
+    SET_HEALTH_CHECKS = "carom.set.health_checks", Count, "Active health checks of a set's backends.";
+    SET_HEALTH_CHECK_FAILURES = "carom.set.health_check_failures", Count, "Active health checks of a set's backends that failed.";
     SET_RELEASED = "carom.set.released", Count, "Connections of a set that were released because nobody used them.";
     WINDOW_REQUESTS = "carom.window.requests", Count, "Requests that have begun.";
     WINDOW_ANSWERED = "carom.window.answered", Count, "Requests that ended as was asked for.";

@@ -4,8 +4,8 @@ use super::bounded::Few;
 use super::names;
 use super::{MOST_BACKENDS, MOST_NAMES, label_of};
 use crate::monitor::{
-    Backend, BackendState, Feed, FeedConnectionState, Gateway, Id, Object, Phase, Pool, Resolver, Seen, Set, Snapshot,
-    State, Window,
+    Backend, BackendFlags, BackendState, Feed, FeedConnectionState, Gateway, Id, Object, Phase, Pool, Resolver, Seen,
+    Set, Snapshot, State, Window,
 };
 use metrics::{Key, Label};
 use std::collections::{BTreeMap, HashMap};
@@ -73,6 +73,10 @@ impl Reader<'_> {
                 self.gauge_of(names::COUNT, &[backend.clone(), Label::new(names::STATE, state)], count);
             }
             self.gauge_of(names::BACKEND_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
+            self.gauge_of(names::BACKEND_UNRELIABLE, std::slice::from_ref(&backend), seen.flags.unreliable.into());
+            self.gauge_of(names::BACKEND_SLOW_START, std::slice::from_ref(&backend), seen.flags.slow_start.into());
+            self.counter_of(names::POOL_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
+            self.counter_of(names::POOL_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
             self.gauge_of(names::BACKEND_FAILING, &[backend], seen.flags.failing.into());
         }
         let of_state = |state| pool.backends.iter().filter(|seen| seen.state == state).count();
@@ -110,6 +114,8 @@ impl Reader<'_> {
                 self.gauge_of(names::SET_CONNECTIONS, &[backend.clone(), state], count);
             }
             self.gauge_of(names::SET_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
+            self.counter_of(names::SET_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
+            self.counter_of(names::SET_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
             self.gauge_of(names::SET_FAILING, &[backend], seen.flags.failing.into());
         }
         let of_state = |state| set.backends.iter().filter(|seen| seen.state == state).count();
@@ -266,6 +272,11 @@ impl Reader<'_> {
         let labels: Vec<Label> = std::iter::once(&self.own).chain(labels).cloned().collect();
         Key::from_parts(name, labels)
     }
+}
+
+/// Active health checks that have ended.
+fn checks(flags: &BackendFlags) -> u64 {
+    flags.checks_passed + flags.checks_failed
 }
 
 /// OpenTelemetry knows used and idle ones; the rest are on their way to or from that.
