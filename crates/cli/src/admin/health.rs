@@ -9,7 +9,7 @@
 //! Otherwise 200 with
 //!
 //! - `saturated` if clients wait for a connection although a backend works;
-//! - `degraded` if a backend of a service does not work or none is known; if a feed of the gateway cannot connect or is not let in; if
+//! - `degraded` if a backend of a service does not work or is stalled, or none is known; if a feed of the gateway cannot connect or is not let in; if
 //!   the gateways that share a feed cannot reach NATS, or its upstream has no owner; or if the gateway waits for NATS to start;
 //! - `unknown` if no backend of a service has been connected to;
 //! - `ok`.
@@ -19,6 +19,7 @@ use crate::failure::with_causes;
 use crate::proxy;
 use crate::up::Seen;
 use carom::feed::{self, State};
+use carom::monitor::BackendState;
 use carom_gateway::FeedSnapshot;
 use http::StatusCode;
 use serde::Serialize;
@@ -41,12 +42,21 @@ struct Service {
     protocol: &'static str,
     listen: String,
     backends: Backends,
-    /// Which of them do not work.
+    /// Which of them cannot be connected to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    dead: Vec<Dead>,
-    /// Which of them connect, but have failed their users, and are left out for a while.
+    dead: Vec<Impaired>,
+    /// Whose active health checks fail.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    ejected: Vec<Ejected>,
+    unhealthy: Vec<Impaired>,
+    /// Whose uses failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ejected: Vec<Impaired>,
+    /// Which of them do not respond while others do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stalled: Vec<Impaired>,
+    /// So few are healthy that those that are ejected or unhealthy are used as well.
+    #[serde(skip_serializing_if = "is_false")]
+    panic: bool,
     busy: usize,
     idle: usize,
     waiting: usize,
@@ -72,21 +82,21 @@ struct Backends {
     live: usize,
     dead: usize,
     #[serde(skip_serializing_if = "is_none")]
+    unknown: usize,
+    #[serde(skip_serializing_if = "is_none")]
+    unhealthy: usize,
+    #[serde(skip_serializing_if = "is_none")]
     ejected: usize,
 }
 
 #[derive(Serialize)]
-struct Dead {
+struct Impaired {
     backend: String,
     /// The last one, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Ejected {
-    backend: String,
-    /// How long it still is.
+    /// How long it is still ejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
     left_ms: Option<u64>,
 }
 
@@ -129,6 +139,10 @@ pub(super) fn of(seen: &Seen, in_full: bool) -> (StatusCode, String) {
     let health = Health { status, services, leaving, gateway };
     // Nothing in it can fail to be written.
     (code, serde_json::to_string(&health).unwrap_or_default())
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_none(count: &usize) -> bool {
@@ -195,22 +209,24 @@ fn carries(feed: &feed::Snapshot) -> bool {
 
 impl Service {
     fn of(seen: &proxy::Snapshot) -> Service {
-        let proxy::Upstream { backends, busy, idle, waiting, trouble, .. } = &seen.upstream;
-        let (ejected, others): (Vec<_>, Vec<_>) = backends.iter().partition(|backend| backend.is_ejected());
-        let live = others.iter().filter(|backend| backend.is_live()).count();
-        let dead = others.iter().filter(|backend| !backend.is_live());
-        let dead: Vec<Dead> =
-            dead.map(|seen| Dead { backend: seen.name.clone(), reason: seen.reason.clone() }).collect();
-        let ejected: Vec<Ejected> =
-            ejected.iter().map(|seen| Ejected { backend: seen.name.clone(), left_ms: seen.ejected_ms }).collect();
+        let proxy::Upstream { backends, busy, idle, waiting, panic, trouble } = &seen.upstream;
+        let of_state = |state| backends.iter().filter(|seen| seen.state == state).map(Impaired::of).collect::<Vec<_>>();
+        let (dead, unhealthy) = (of_state(BackendState::Dead), of_state(BackendState::Unhealthy));
+        let ejected = of_state(BackendState::Ejected);
+        let stalled = backends.iter().filter(|seen| seen.flags.stalled).map(Impaired::of).collect();
+        let unknown = backends.iter().filter(|seen| seen.state == BackendState::Unknown).count();
+        let live = backends.iter().filter(|seen| seen.is_healthy()).count();
         Service {
             name: seen.name.clone(),
             status: status_of(seen),
             protocol: seen.protocol,
             listen: seen.listen.to_string(),
-            backends: Backends { live, dead: dead.len(), ejected: ejected.len() },
+            backends: Backends { live, dead: dead.len(), unknown, unhealthy: unhealthy.len(), ejected: ejected.len() },
             dead,
+            unhealthy,
             ejected,
+            stalled,
+            panic: *panic,
             busy: *busy,
             idle: *idle,
             waiting: *waiting,
@@ -219,6 +235,12 @@ impl Service {
             failed: seen.failed,
             trouble: trouble.clone(),
         }
+    }
+}
+
+impl Impaired {
+    fn of(seen: &proxy::Backend) -> Impaired {
+        Impaired { backend: seen.name.clone(), reason: seen.reason.clone(), left_ms: seen.ejected_ms }
     }
 }
 

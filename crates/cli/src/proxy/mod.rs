@@ -12,7 +12,7 @@ mod tally;
 mod tcp;
 mod when_woken;
 
-pub(crate) use snapshot::{Snapshot, Upstream};
+pub(crate) use snapshot::{Backend, Snapshot, Upstream};
 
 use crate::config::{Protocol, Service};
 use crate::entrance::Entrance;

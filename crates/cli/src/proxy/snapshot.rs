@@ -2,7 +2,9 @@
 
 use super::tally::Tally;
 use crate::failure::with_causes;
-use carom::monitor::{self, BackendState, Id, Idle, Monitor, Object, Phase, Pool, Set};
+use carom::monitor::{
+    self, BackendFlags, BackendState, Id, Idle, Monitor, Object, Phase, Pool, PoolBackend, Set, SetBackend,
+};
 use carom::pool::State;
 use carom::resolver::{Resolution, ResolverState};
 use std::net::{IpAddr, SocketAddr};
@@ -46,6 +48,8 @@ pub(crate) struct Upstream {
     pub(crate) idle: usize,
     /// Who waits for a connection.
     pub(crate) waiting: usize,
+    /// So few backends are healthy that those that are ejected or unhealthy are used as well.
+    pub(crate) panic: bool,
     /// Why something failed last, if not all of it works.
     pub(crate) trouble: Option<String>,
 }
@@ -58,8 +62,9 @@ pub(crate) struct Backend {
     pub(crate) state: BackendState,
     /// Why it failed last, if it has not worked since.
     pub(crate) reason: Option<String>,
-    /// For how long it is still left out for having failed its users, in milliseconds.
+    /// For how long it is still ejected, in milliseconds.
     pub(crate) ejected_ms: Option<u64>,
+    pub(crate) flags: BackendFlags,
 }
 
 impl Snapshot {
@@ -91,9 +96,12 @@ impl Snapshot {
             clients,
             served,
             failed,
-            succeeded_lately: tally.succeeded_within(LATELY),
+            succeeded_lately: false,
             objects,
         };
+        // A session of TCP succeeds as it begins, and may last; of requests their backends know.
+        seen.succeeded_lately =
+            seen.upstream.backends.iter().any(Backend::has_succeeded_lately) || tally.succeeded_within(LATELY);
         if seen.works() {
             // Such as a failed check of one connection: it is told of the pool.
             seen.upstream.trouble = None;
@@ -105,21 +113,18 @@ impl Snapshot {
     pub(crate) fn works(&self) -> bool {
         matches!(self.state, State::Running | State::Starting)
             && !self.nobody
-            && self.upstream.backends.iter().all(Backend::is_live)
+            && self.upstream.backends.iter().all(|backend| backend.is_live() && !backend.flags.stalled)
     }
 }
 
 impl Backend {
-    fn new(
-        backend: &monitor::Backend,
-        state: BackendState,
-        reason: Option<String>,
-        ejected_ms: Option<u64>,
-    ) -> Backend {
-        Backend { name: called(backend), state, reason, ejected_ms }
+    /// Nobody has connected to it.
+    fn unknown(backend: &monitor::Backend) -> Backend {
+        let (name, flags) = (called(backend), BackendFlags::default());
+        Backend { name, state: BackendState::Unknown, reason: None, ejected_ms: None, flags }
     }
 
-    /// Whether it is thought to work, and is asked.
+    /// Whether it is thought to work.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.state, BackendState::Healthy | BackendState::Unknown)
     }
@@ -129,9 +134,22 @@ impl Backend {
         self.state == BackendState::Healthy
     }
 
-    /// Whether it connects, but has failed its users, and is left out for a while.
-    pub(crate) fn is_ejected(&self) -> bool {
-        self.state == BackendState::Ejected
+    fn has_succeeded_lately(&self) -> bool {
+        self.flags.last_success_ms.is_some_and(|ms| u128::from(ms) <= LATELY.as_millis())
+    }
+}
+
+impl From<PoolBackend> for Backend {
+    fn from(at: PoolBackend) -> Backend {
+        let PoolBackend { state, reason, ejected_ms, flags, .. } = at;
+        Backend { name: called(&at.backend), state, reason, ejected_ms, flags }
+    }
+}
+
+impl From<SetBackend> for Backend {
+    fn from(at: SetBackend) -> Backend {
+        let SetBackend { state, reason, ejected_ms, flags, .. } = at;
+        Backend { name: called(&at.backend), state, reason, ejected_ms, flags }
     }
 }
 
@@ -154,9 +172,8 @@ impl Upstream {
 
     /// Nobody was connected to yet, so nobody knows better.
     fn unknown(resolution: &Resolution) -> Upstream {
-        let backend = |known: &carom::Backend| Backend::new(&known.into(), BackendState::Unknown, None, None);
-        let backends = resolution.backends.iter().map(backend).collect();
-        Upstream { backends, busy: 0, idle: 0, waiting: 0, trouble: None }
+        let backends = resolution.backends.iter().map(|known| Backend::unknown(&known.into())).collect();
+        Upstream { backends, busy: 0, idle: 0, waiting: 0, panic: false, trouble: None }
     }
 }
 
@@ -166,8 +183,9 @@ impl From<Pool> for Upstream {
         let of = |phase: Phase| slots().filter(|slot| slot.phase == phase).count();
         let (busy, idle) = (of(Phase::Busy), of(Phase::Idle));
         let known = pool.backends.into_iter().filter(|at| at.state != BackendState::Removed);
-        let backends = known.map(|at| Backend::new(&at.backend, at.state, at.reason, at.ejected_ms)).collect();
-        Upstream { backends, busy, idle, waiting: pool.waiting, trouble: pool.cause }
+        let backends: Vec<Backend> = known.map(Backend::from).collect();
+        let trouble = pool.cause.or_else(|| ejection(&backends));
+        Upstream { backends, busy, idle, waiting: pool.waiting, panic: pool.panic, trouble }
     }
 }
 
@@ -177,9 +195,16 @@ impl From<Set> for Upstream {
         let idle = connections().filter(|connection| connection.leases == 0).count();
         let busy = connections().count() - idle;
         let known = set.backends.into_iter().filter(|at| at.state != BackendState::Removed);
-        let backends = known.map(|at| Backend::new(&at.backend, at.state, at.reason, at.ejected_ms)).collect();
-        Upstream { backends, busy, idle, waiting: set.waiting, trouble: set.cause }
+        let backends: Vec<Backend> = known.map(Backend::from).collect();
+        let trouble = set.cause.or_else(|| ejection(&backends));
+        Upstream { backends, busy, idle, waiting: set.waiting, panic: set.panic, trouble }
     }
+}
+
+/// Why one of them is ejected.
+fn ejection(backends: &[Backend]) -> Option<String> {
+    let ejected = backends.iter().find(|backend| backend.state == BackendState::Ejected)?;
+    Some(format!("{} from {}", ejected.reason.as_deref()?, ejected.name))
 }
 
 /// The address, and the name before it if that is more.

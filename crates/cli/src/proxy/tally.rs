@@ -12,7 +12,7 @@ pub(super) struct Tally {
     served: AtomicU64,
     failed: AtomicU64,
     made: Instant,
-    /// When a use last succeeded, in milliseconds since `made`, and 1 more; 0 if none has.
+    /// When a session of TCP last began, in milliseconds since `made`, and 1 more; 0 if none has.
     succeeded: AtomicU64,
 }
 
@@ -54,12 +54,12 @@ impl Tally {
         self.served.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A use of a backend succeeded.
+    /// A session of TCP has a backend.
     pub(super) fn succeeded(&self) {
         self.succeeded.store(self.age_ms() + 1, Ordering::Relaxed);
     }
 
-    /// Whether a use of a backend succeeded so lately.
+    /// Whether a session of TCP began so lately.
     pub(super) fn succeeded_within(&self, time: Duration) -> bool {
         let at = self.succeeded.load(Ordering::Relaxed);
         at > 0 && u128::from(self.age_ms().saturating_sub(at - 1)) <= time.as_millis()

@@ -182,9 +182,43 @@ async fn a_backend_that_is_left_out_is_known_as_well() {
         (&json!("degraded"), &json!({"live": 1, "dead": 0, "ejected": 1}))
     );
     let ejected = service["ejected"][0]["backend"].as_str().unwrap();
-    assert!([&one, &other].iter().any(|node| node.address().to_string() == ejected), "{service}");
+    assert_eq!(ejected, one.address().to_string(), "{service}");
+    assert_eq!(service["ejected"][0]["reason"], "status 503 Service Unavailable", "{service}");
+    assert_eq!(service["trouble"], format!("status 503 Service Unavailable from {ejected}"), "{service}");
     let left = service["ejected"][0]["left_ms"].as_u64().unwrap();
     assert!(left > 0 && left <= 600_000 && service.get("dead").is_none(), "{service}");
+}
+
+#[tokio::test]
+async fn healthz_is_unavailable_while_all_nodes_return_503_and_ok_when_they_have_recovered() {
+    let nodes = [Server::start("one").await.unwrap(), Server::start("other").await.unwrap()];
+    let more = "ejection = { consecutive = 2, time = \"1s\", max_ejected = 0.5 }";
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", http("s", ANY, nodes[0].address(), more));
+    let both = format!("[\"{}\", \"{}\"]", nodes[0].address(), nodes[1].address());
+    let config = config.replace(&format!("\"{}\"", nodes[0].address()), &both);
+    let up = Up::start(&folder("healthz-all-503", &[("c.toml", &config)])).await;
+    nodes.iter().for_each(|node| node.set_status(503));
+    // No use has ever succeeded, so that nothing needs to be waited for but the ejections.
+    let asking = async {
+        loop {
+            ask(up.service("s"), "GET /").await;
+            let (status, health) = health(up.admin()).await;
+            if status == 503 {
+                return health;
+            }
+        }
+    };
+    let gone = timeout(PATIENCE, asking).await.expect("all are ejected");
+    let service = &gone["services"][0];
+    assert_eq!((&gone["status"], &service["panic"]), (&json!("unavailable"), &json!(true)), "{gone}");
+    assert_eq!(service["backends"], json!({"live": 0, "dead": 0, "ejected": 2}), "{gone}");
+    let reasons = service["ejected"].as_array().unwrap().iter().map(|ejected| &ejected["reason"]);
+    assert!(reasons.into_iter().all(|reason| reason == "status 503 Service Unavailable"), "{gone}");
+    nodes.iter().for_each(|node| node.set_status(200));
+    // Requests are served in the panic, and then it is available, though ejections have not ended yet.
+    assert_eq!(ask(up.service("s"), "GET /").await.0, 200);
+    healthy(up.admin(), |health| health["status"] == "degraded" || health["status"] == "ok").await;
+    healthy(up.admin(), |health| health["status"] == "ok").await;
 }
 
 /// Nobody could be asked whether it works.
@@ -274,7 +308,7 @@ async fn healthz_is_unknown_before_a_backend_is_connected_to_and_unavailable_onl
     let more = "spares = 0\nattempts = 1\ndelay = \"10ms\"\nmax_delay = \"50ms\"";
     let config = format!("[admin]\nlisten = \"{ANY}\"\n{}", http("s", ANY, node.address(), more));
     let up = Up::start(&folder("healthz-unknown", &[("c.toml", &config)])).await;
-    let unknown = healthy(up.admin(), |health| health["services"][0]["backends"]["live"] == 1).await;
+    let unknown = healthy(up.admin(), |health| health["services"][0]["backends"]["unknown"] == 1).await;
     assert_eq!(json!([unknown["status"], unknown["services"][0]["status"]]), json!(["unknown", "unknown"]));
     assert_eq!(json!(viewed(up.admin()).await), json!(["unknown", "unknown"]));
     assert_eq!(ask(up.service("s"), "GET /").await.0, 200);

@@ -35,12 +35,7 @@ where
         let under_way = begun.unwrap_or_else(|| visit.pulse.begin(streams::current()));
         let rest = (!request.body().is_end_stream()).then(|| Rest::of(request.body()));
         let (mut response, outcome) = match pass_on(&visit, &under_way, request, rest.clone()).await {
-            Ok(response) => {
-                if !response.status().is_server_error() {
-                    visit.requests.tally.succeeded();
-                }
-                (response, Outcome::Served)
-            }
+            Ok(response) => (response, Outcome::Served),
             Err(refusal) => {
                 let failed = refusal.status().is_server_error();
                 let mut response = refusal.answer(&visit.requests.name);
