@@ -167,7 +167,12 @@ impl Simulation {
                     let watched = self.sockets.remove(&(client, socket)).unwrap_or(false);
                     self.open -= usize::from(watched);
                 }
-                Action::Over(_) | Action::Unresponsive(_) | Action::Responsive(_) => {}
+                Action::Over(_)
+                | Action::Unresponsive(_)
+                | Action::Responsive(_)
+                | Action::HealthCheck { .. }
+                | Action::Unhealthy(_)
+                | Action::Healthy(_) => {}
             }
         }
         while let Some(delivery) = machine.poll_delivery() {

@@ -5,6 +5,9 @@
 //! all are used.
 //!
 //! A check finds what connections and uses do not show: a backend that accepts connections and cannot serve, before a user meets it.
+//! A [requester](crate::window) asks unhealthy nodes last. A [feed](crate::feed) has no checks: its adapter knows the upstream, and
+//! the feed has no other to turn to.
+//!
 //! The [`check`](crate::Connect::check) of a connector is something else: it tests one idle connection.
 //!
 //! ```no_run
@@ -28,7 +31,7 @@ mod tcp;
 
 pub use carom_core::health_check::Schedule;
 
-pub(crate) use runner::{Checked, Runner};
+pub(crate) use runner::{Checked, Runner, by_connector};
 
 use crate::Backend;
 use crate::cause::Reason;
@@ -37,30 +40,24 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+/// The future of a check.
 type Checking = Pin<Box<dyn Future<Output = Result<(), Reason>> + Send>>;
 
-/// What a health check does, and when. See the [module](self).
-#[derive(Clone)]
-pub struct HealthCheck {
-    pub(crate) probe: Probe,
+/// What a health check does, and when. See the [module](self). `N` is what is checked: a backend, or a node of a
+/// [requester](crate::window).
+pub struct HealthCheck<N = Backend> {
+    pub(crate) probe: Probe<N>,
     pub(crate) schedule: Schedule,
 }
 
 /// What a health check does.
-#[derive(Clone)]
-pub(crate) enum Probe {
-    /// Connects with the connector of the pool or set, and runs its `check`.
+pub(crate) enum Probe<N> {
+    /// Connects with the connector of the pool or set, and runs its `check`; opens a socket with the transport of the requester.
     Connector,
-    Function(Arc<dyn Fn(Backend) -> Checking + Send + Sync>),
+    Function(Arc<dyn Fn(Arc<N>) -> Checking + Send + Sync>),
 }
 
 impl HealthCheck {
-    /// Connects with the connector of the pool or set, runs its [`check`](crate::Connect::check) if it has one, and closes the
-    /// connection. It is not a connection of the pool: `maximum` does not limit it.
-    pub fn connector() -> HealthCheck {
-        HealthCheck { probe: Probe::Connector, schedule: Schedule::default() }
-    }
-
     /// Connects over TCP and closes the connection.
     pub fn tcp() -> HealthCheck {
         HealthCheck::send_expect(Vec::new(), Vec::new())
@@ -80,8 +77,27 @@ impl HealthCheck {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Error + Send + Sync + 'static,
     {
-        let function = move |backend| -> Checking {
-            let checking = check(backend);
+        HealthCheck::custom_of(move |backend| check(Backend::clone(&backend)))
+    }
+}
+
+impl<N> HealthCheck<N> {
+    /// Connects with the connector of the pool or set, runs its [`check`](crate::Connect::check) if it has one, and closes the
+    /// connection. It is not a connection of the pool: `maximum` does not limit it. For a requester: opens a socket, with a fresh
+    /// identity, and closes it.
+    pub fn connector() -> HealthCheck<N> {
+        HealthCheck { probe: Probe::Connector, schedule: Schedule::default() }
+    }
+
+    /// As [`custom`](HealthCheck::custom), for nodes of any kind.
+    pub fn custom_of<F, Fut, E>(check: F) -> HealthCheck<N>
+    where
+        F: Fn(Arc<N>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Error + Send + Sync + 'static,
+    {
+        let function = move |node| -> Checking {
+            let checking = check(node);
             Box::pin(async move { checking.await.map_err(|error| Arc::new(error) as Reason) })
         };
         HealthCheck { probe: Probe::Function(Arc::new(function)), schedule: Schedule::default() }
@@ -89,13 +105,28 @@ impl HealthCheck {
 
     /// When the check runs, and how many results in a row decide. Default: every 5 s with a timeout of 2 s; 2 results in a row.
     #[must_use]
-    pub fn schedule(mut self, schedule: Schedule) -> HealthCheck {
+    pub fn schedule(mut self, schedule: Schedule) -> HealthCheck<N> {
         self.schedule = schedule;
         self
     }
 }
 
-impl fmt::Debug for HealthCheck {
+impl<N> Clone for HealthCheck<N> {
+    fn clone(&self) -> HealthCheck<N> {
+        HealthCheck { probe: self.probe.clone(), schedule: self.schedule.clone() }
+    }
+}
+
+impl<N> Clone for Probe<N> {
+    fn clone(&self) -> Probe<N> {
+        match self {
+            Probe::Connector => Probe::Connector,
+            Probe::Function(function) => Probe::Function(Arc::clone(function)),
+        }
+    }
+}
+
+impl<N> fmt::Debug for HealthCheck<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HealthCheck").field("schedule", &self.schedule).finish_non_exhaustive()
     }

@@ -72,6 +72,7 @@ names! { GAUGES:
     SET_FAILED = "carom.set.failed", Count, "Whether all backends of a set are dead.";
     WINDOW_NODES = "carom.window.nodes", Count, "Nodes that requests go to.";
     WINDOW_UNRESPONSIVE = "carom.window.unresponsive", Count, "Nodes that did not respond lately and are asked last.";
+    WINDOW_UNHEALTHY = "carom.window.unhealthy", Count, "Nodes whose active health checks fail and that are asked last.";
     WINDOW_OPEN = "carom.window.open", Count, "Windows there are.";
     WINDOW_SOCKETS = "carom.window.sockets", Count, "Sockets of windows there are.";
     WINDOW_ASKING = "carom.window.asking", Count, "Requests under way.";

@@ -153,6 +153,7 @@ impl Reader<'_> {
     fn window(&mut self, window: &Window) {
         self.gauge(names::WINDOW_NODES, window.nodes.len());
         self.gauge(names::WINDOW_UNRESPONSIVE, window.unresponsive.len());
+        self.gauge(names::WINDOW_UNHEALTHY, window.unhealthy.len());
         self.gauge(names::WINDOW_OPEN, window.windows.len());
         self.gauge(names::WINDOW_SOCKETS, window.windows.iter().map(|open| open.sockets.len()).sum());
         self.gauge(names::WINDOW_ASKING, window.asking);

@@ -15,6 +15,9 @@ pub struct Window {
     /// Of these, those that did not respond lately: they are asked last.
     #[cfg_attr(feature = "serde", serde(default))]
     pub unresponsive: Vec<String>,
+    /// Of these, those whose active health checks fail: they are asked last.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub unhealthy: Vec<String>,
     /// Requests under way.
     pub asking: usize,
     /// Requests that wait for a window.

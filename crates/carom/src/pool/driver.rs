@@ -11,7 +11,7 @@ use super::table::{Held, Table};
 use crate::cause::{Cause, Chain, Failing, Outdated, Reason};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
-use crate::health_check::{Checked, Runner};
+use crate::health_check::{Checked, Runner, by_connector};
 use crate::meter::{Meter, Timer};
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
@@ -209,7 +209,9 @@ impl<C: Connect> Driver<C> {
             Action::Watch { slot } => self.watch(slot),
             Action::Overdue { slot } => self.report(slot),
             Action::HealthCheck { check, backend } => {
-                self.checks.start(check, backend, Arc::clone(&self.shared), |shared| &shared.connector);
+                let connecting =
+                    by_connector(Arc::clone(&self.shared), |shared| &shared.connector, Arc::clone(&backend));
+                self.checks.start(check, backend, connecting);
             }
             Action::Close { slot, goodbye } => self.close(slot, goodbye),
             Action::Abandon { task, slot, .. } => self.abandon(task, slot),

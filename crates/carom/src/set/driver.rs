@@ -5,7 +5,7 @@ use super::shared::{Cell, Shared, Standing};
 use crate::cause::{Chain, Failing};
 use crate::clock;
 use crate::connect::ConnectError;
-use crate::health_check::{Checked, Runner};
+use crate::health_check::{Checked, Runner, by_connector};
 use crate::quiet::{drop_quietly, text_of};
 use crate::resolver::{Resolution, ResolverEnded, ResolverState};
 use crate::telling::{Whose, collect, tell};
@@ -134,7 +134,9 @@ impl<S: Share> Driver<S> {
             }
             Action::Shut(connection) => self.shut(connection),
             Action::HealthCheck { check, backend } => {
-                self.checks.start(check, backend, Arc::clone(&self.shared), |shared| &shared.connector);
+                let connecting =
+                    by_connector(Arc::clone(&self.shared), |shared| &shared.connector, Arc::clone(&backend));
+                self.checks.start(check, backend, connecting);
             }
             Action::Drain(connection) => {
                 let cell = self.shared.lock().cell(connection);

@@ -4,6 +4,7 @@ use super::driver::Driver;
 use super::error::BuildError;
 use super::shared::Shared;
 use super::{Requester, Transport};
+use crate::health_check::{HealthCheck, Runner};
 use crate::monitor::Monitor;
 use crate::seed::seed;
 use carom_core::window::{Machine, NewError, Options};
@@ -23,6 +24,7 @@ pub struct Builder<T: Transport> {
     monitor: Monitor,
     runtime: Option<Handle>,
     options: Options,
+    health_check: Option<HealthCheck<T::Node>>,
 }
 
 impl<T: Transport> Builder<T> {
@@ -34,6 +36,7 @@ impl<T: Transport> Builder<T> {
             monitor: Monitor::global().clone(),
             runtime: None,
             options: Options::default(),
+            health_check: None,
         }
     }
 
@@ -112,6 +115,16 @@ impl<T: Transport> Builder<T> {
         self
     }
 
+    /// An active [health check](crate::health_check) of every node, whether or not it is in use. While the checks of a node fail,
+    /// requests that do not ask all nodes at once ask it after the others. It does not replace [`hedge_after`](Builder::hedge_after):
+    /// a node may pass its checks and not respond to requests. [`HealthCheck::connector`] opens a socket for each check: not for
+    /// nodes that cannot afford it. Default off.
+    pub fn health_check(mut self, health_check: impl Into<Option<HealthCheck<T::Node>>>) -> Builder<T> {
+        self.health_check = health_check.into();
+        self.options.health_check = self.health_check.as_ref().map(|check| check.schedule.clone());
+        self
+    }
+
     /// Which monitor sees it. Default: [`Monitor::global`].
     pub fn monitor(mut self, monitor: &Monitor) -> Builder<T> {
         self.monitor = monitor.clone();
@@ -141,7 +154,7 @@ impl<T: Transport> Builder<T> {
         let shared = Arc::new(Shared::new(self.name, self.transport, machine));
         let id = self.monitor.register(&shared);
         let span = tracing::info_span!(parent: None, "requester", requester = &*shared.name);
-        runtime.spawn(Driver::new(Arc::clone(&shared)).run().instrument(span));
+        runtime.spawn(Driver::new(Arc::clone(&shared), Runner::new(self.health_check)).run().instrument(span));
         Ok(Requester::new(shared, id))
     }
 }

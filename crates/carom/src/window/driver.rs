@@ -6,9 +6,11 @@ use super::luck::Luck;
 use super::shared::{Cause, Shared};
 use super::socket::{Line, News, Report};
 use super::transport::{Incoming, Kind};
+use crate::cause::{Chain, Reason};
 use crate::clock;
+use crate::health_check::{Checked, Runner};
 use crate::quiet::{drop_quietly, text_of};
-use carom_core::window::{Action, Node, RequestId, SocketId, Verdict, WindowId};
+use carom_core::window::{Action, CheckId, Node, RequestId, SocketId, Verdict, WindowId};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,6 +31,7 @@ pub(super) struct Driver<T: Transport> {
     reports: mpsc::Receiver<Report<T>>,
     report: mpsc::Sender<Report<T>>,
     luck: Luck,
+    checks: Runner<CheckId, T::Node>,
 }
 
 /// A socket whose task runs.
@@ -38,7 +41,7 @@ struct Open {
 }
 
 impl<T: Transport> Driver<T> {
-    pub(super) fn new(shared: Arc<Shared<T>>) -> Driver<T> {
+    pub(super) fn new(shared: Arc<Shared<T>>, checks: Runner<CheckId, T::Node>) -> Driver<T> {
         let (report, reports) = mpsc::channel(READY);
         Driver {
             shared,
@@ -49,6 +52,7 @@ impl<T: Transport> Driver<T> {
             reports,
             report,
             luck: Luck::default(),
+            checks,
         }
     }
 
@@ -64,6 +68,7 @@ impl<T: Transport> Driver<T> {
             // However much is heard, every turn begins with what is due.
             tokio::select! {
                 () = self.shared.wake.notified() => {}
+                Some(checked) = self.checks.next() => self.health_checked(checked),
                 Some(report) = self.reports.recv() => self.heard(report),
                 Some(ended) = self.tasks.join_next_with_id() => self.task_ended(ended),
                 () = tokio::time::sleep_until(deadline.into()) => {}
@@ -116,7 +121,26 @@ impl<T: Transport> Driver<T> {
             Action::Responsive(node) => {
                 tracing::debug!(requester = &*self.shared.name, node = node.name(), "node responds again");
             }
+            Action::HealthCheck { check, node } => {
+                let opening = open_and_close(Arc::clone(&self.shared), Arc::clone(&node));
+                self.checks.start(check, node, opening);
+            }
+            Action::Unhealthy(node) => {
+                tracing::warn!(requester = &*self.shared.name, node = node.name(), "node unhealthy, asked last");
+            }
+            Action::Healthy(node) => {
+                tracing::info!(requester = &*self.shared.name, node = node.name(), "node healthy again");
+            }
         }
+    }
+
+    fn health_checked(&mut self, checked: Checked<CheckId, T::Node>) {
+        let Checked { check, backend: node, result } = checked;
+        if let Err(error) = &result {
+            let error = text_of(&Chain(&**error));
+            tracing::debug!(requester = &*self.shared.name, node = node.name(), error, "health check failed");
+        }
+        self.shared.step(|table| table.machine.handle_health_checked(clock::now(), check, result.is_ok()));
     }
 
     fn open(&mut self, id: SocketId, window: WindowId, node: Arc<T::Node>) {
@@ -193,6 +217,13 @@ impl<T: Transport> Driver<T> {
             self.ended(socket, &(Arc::new(Panicked) as Cause));
         }
     }
+}
+
+/// A health check with the transport.
+async fn open_and_close<T: Transport>(shared: Arc<Shared<T>>, node: Arc<T::Node>) -> Result<(), Reason> {
+    let identity = shared.transport.identity();
+    let opened = shared.transport.open(&node, &identity).await;
+    opened.map(drop).map_err(|error| Arc::new(error) as Reason)
 }
 
 /// The runtime may end at any time, and the driver with it: nobody may be left waiting. Sockets close with their tasks.

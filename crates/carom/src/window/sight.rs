@@ -35,6 +35,7 @@ impl<T: Transport> Observe for Shared<T> {
             options,
             nodes: snapshot.nodes.iter().map(|node| node.name().to_owned()).collect(),
             unresponsive: unresponsive.map(|(node, _)| node.name().to_owned()).collect(),
+            unhealthy: snapshot.unhealthy.iter().map(|node| node.name().to_owned()).collect(),
             asking: snapshot.asking,
             in_line: snapshot.in_line,
             windows: snapshot.windows.into_iter().map(|window| show(window, now)).collect(),

@@ -1,5 +1,6 @@
 //! A requester, as a monitor sees it: windows that open, take requests, take no more, and are gone.
 
+use carom::health_check::{HealthCheck, Schedule};
 use carom::monitor::{Monitor, Object, OpenWindow, State, Window};
 use carom::{RequestError, Requester};
 use std::time::Duration;
@@ -129,4 +130,24 @@ async fn one_that_was_closed_is_gone() {
     assert_eq!((monitor.object(closed.id()), monitor.snapshot().objects.len()), (None, 1));
     drop(dropped);
     assert_eq!(monitor.snapshot().objects, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_opens_no_socket_for_its_health_checks_is_asked_last_and_shown_as_unhealthy() {
+    let (nodes, monitor) = (Nodes::new(), Monitor::new());
+    let check = HealthCheck::connector().schedule(Schedule::default().interval(SECOND));
+    let builder = Requester::builder(nodes.clone()).nodes(Nodes::backends(4)).name("ledger").monitor(&monitor);
+    let requester = builder.health_check(check).build().unwrap();
+    sleep(5 * SECOND).await;
+    assert_eq!(seen(&monitor, &requester).unhealthy, [""; 0]);
+    nodes.treat(2, Treats::RefusesSockets);
+    sleep(5 * SECOND).await;
+    assert_eq!(seen(&monitor, &requester).unhealthy, ["node-2"], "without a request");
+    nodes.treat(2, Treats::Answers("yes", Duration::ZERO));
+    for number in 0..12 {
+        let answered = requester.any(Question(number), |_| true).await.unwrap();
+        assert_ne!(&*answered.node, "node-2");
+    }
+    sleep(5 * SECOND).await;
+    assert_eq!(seen(&monitor, &requester).unhealthy, [""; 0]);
 }

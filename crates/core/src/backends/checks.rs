@@ -102,7 +102,7 @@ impl Checks {
     }
 
     /// Counts a result. True if there are enough equal ones in a row.
-    fn record(&mut self, passed: bool, threshold: u32) -> bool {
+    pub(crate) fn record(&mut self, passed: bool, threshold: u32) -> bool {
         *(if passed { &mut self.counts.passed } else { &mut self.counts.failed }) += 1;
         self.in_a_row = if self.last_passed == passed { self.in_a_row.saturating_add(1) } else { 1 };
         self.last_passed = passed;
@@ -110,7 +110,7 @@ impl Checks {
     }
 
     /// Returns whether it was unhealthy.
-    fn set_unhealthy(&mut self, unhealthy: bool) -> bool {
+    pub(crate) fn set_unhealthy(&mut self, unhealthy: bool) -> bool {
         std::mem::replace(&mut self.unhealthy, unhealthy)
     }
 }

@@ -216,7 +216,7 @@ impl Checks {
         self.in_a_row = 0;
     }
 
-    pub(super) fn is_unhealthy(&self) -> bool {
+    pub(crate) fn is_unhealthy(&self) -> bool {
         self.unhealthy
     }
 

@@ -13,6 +13,8 @@
 //! `hedge_after`. That node is *unresponsive* then, as is one that is silent until its deadline or whose socket ends while a request
 //! waits on it. For a minute, or until it responds, requests of every window ask it after the others.
 //!
+//! With active health checks a node whose checks fail is *unhealthy*: until they pass, it is asked after the others as well.
+//!
 //! What is in time is decided by the times that are given, not by who is heard first: a deadline that lies before `now` has
 //! passed. Exactly at the deadline, whichever is told first.
 //!
@@ -41,6 +43,7 @@
 //! ```
 
 mod ask;
+mod checks;
 mod memory;
 mod nodes;
 mod options;
@@ -50,6 +53,7 @@ mod snapshot;
 mod windows;
 
 pub use ask::{Ask, Goal, Refusal};
+pub use checks::CheckId;
 pub use nodes::{Node, NodesError};
 pub use options::Options;
 pub use requests::{Place, Verdict};
@@ -58,6 +62,7 @@ pub use snapshot::{Counters, Latest, Snapshot, SocketSnapshot, WindowSnapshot};
 
 use crate::options::OptionsError;
 use crate::random::Random;
+use checks::Checked;
 use memory::Memory;
 use nodes::Nodes;
 use requests::Request;
@@ -118,6 +123,17 @@ pub enum Action<N> {
     Unresponsive(Arc<N>),
     /// Log that a node responds again.
     Responsive(Arc<N>),
+    /// Check the health of a node, then tell [`Machine::handle_health_checked`].
+    HealthCheck {
+        /// Names the checks of the node.
+        check: CheckId,
+        /// The node to check.
+        node: Arc<N>,
+    },
+    /// Log that the health checks of a node fail: it is asked last.
+    Unhealthy(Arc<N>),
+    /// Log that the health checks of a node pass again.
+    Healthy(Arc<N>),
 }
 
 /// How a request has ended.
@@ -176,6 +192,8 @@ enum Timer {
     Again(RequestId, usize),
     /// The node at this place should have acknowledged the request.
     Hedge(RequestId, usize),
+    /// The health of a node is to be checked.
+    Check(CheckId),
 }
 
 /// The machine behind a requester. `N` are nodes, `G` what tells requests apart on a socket.
@@ -185,6 +203,7 @@ pub struct Machine<N, G> {
     random: Random,
     nodes: Nodes<N>,
     memory: Memory<N>,
+    checked: Checked<N>,
     closed: bool,
     windows: BTreeMap<WindowId, Window<N>>,
     sockets: BTreeMap<SocketId, Socket<G>>,
@@ -222,6 +241,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
             random: Random::new(seed),
             nodes: nodes::in_order(nodes).map_err(NewError::Nodes)?,
             memory: Memory::new(),
+            checked: Checked::new(),
             closed: false,
             windows: BTreeMap::new(),
             sockets: BTreeMap::new(),
@@ -263,8 +283,11 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Time has passed: does what is due.
+    /// Time has passed: does what is due. To be called once at the start, where health is checked.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if !self.closed {
+            self.schedule_checks(now);
+        }
         self.pass_time(now, |at| at <= now);
     }
 
@@ -281,6 +304,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         }
         self.memory.keep(&nodes);
         self.nodes = nodes;
+        self.schedule_checks(now);
         for window in self.windows.keys().copied().collect::<Vec<_>>() {
             self.end_window(window);
         }
@@ -292,6 +316,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     pub fn close(&mut self, now: Instant) {
         self.catch_up(now);
         self.closed = true;
+        self.stop_checks();
         // Those in line first: none of them is to be started by the end of another.
         for request in self.requests.keys().rev().copied().collect::<Vec<_>>() {
             self.end(request, Outcome::Closed);
@@ -315,6 +340,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
                 Timer::Node(request, place) => self.time_out(now, request, place),
                 Timer::Again(request, place) => self.reconnect(now, request, place),
                 Timer::Hedge(request, place) => self.hedge(now, request, place),
+                Timer::Check(check) => self.start_check(check),
             }
             self.serve_line(now);
         }

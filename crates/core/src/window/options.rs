@@ -1,5 +1,6 @@
 //! What a requester is told: how long a window lasts, and how long nodes may take.
 
+use crate::health_check::Schedule;
 use crate::options::OptionsError;
 use crate::recovery::DAY;
 use std::collections::BTreeSet;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a requester is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// How long a window takes new requests, from its creation.
     pub active_for: Duration,
@@ -27,6 +28,8 @@ pub struct Options {
     pub preferred: Vec<Arc<str>>,
     /// How many windows there may be at a time; over it, requests wait in order. `None` is as many as are needed.
     pub max_windows: Option<usize>,
+    /// Active health checks of every node: [`Action::HealthCheck`](super::Action::HealthCheck). Default off.
+    pub health_check: Option<Schedule>,
 }
 
 /// 5 s or 5 requests; 10 s to acknowledge, 100 s to answer, one more node after 1 s; one node at a time, no preference, as many windows as needed.
@@ -41,6 +44,7 @@ impl Default for Options {
             read_nodes: 1,
             preferred: Vec::new(),
             max_windows: None,
+            health_check: None,
         }
     }
 }
@@ -57,6 +61,9 @@ impl Options {
         count("request_limit", self.request_limit)?;
         count("read_nodes", self.read_nodes)?;
         count("max_windows", self.max_windows.unwrap_or(1))?;
+        if let Some(Err(problem)) = self.health_check.as_ref().map(Schedule::validate) {
+            return Err(OptionsError::new("health_check", problem.to_string()));
+        }
         if self.preferred.iter().collect::<BTreeSet<_>>().len() < self.preferred.len() {
             return Err(OptionsError::new("preferred", "must not name a node twice"));
         }

@@ -259,7 +259,8 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         let mut order = window.order_for(names, |_| false);
         let first = request.ask.first(&self.options, order.len());
         if first < order.len() {
-            order = window.order_for(names, |node| self.memory.is_unresponsive(now, node));
+            order = window
+                .order_for(names, |node| self.memory.is_unresponsive(now, node) || self.checked.is_unhealthy(node));
             window.next_turn();
         }
         let full = window.started >= self.options.request_limit;

@@ -15,6 +15,8 @@ pub struct Snapshot<N> {
     pub nodes: Vec<Arc<N>>,
     /// Nodes that did not respond, each with the time until which it is asked last. That time may have passed.
     pub unresponsive: Vec<(Arc<N>, Instant)>,
+    /// Nodes whose active health checks fail: they are asked last.
+    pub unhealthy: Vec<Arc<N>>,
     /// Requests under way: those whose nodes are asked.
     pub asking: usize,
     /// Requests that wait for a window.
@@ -124,6 +126,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
         Snapshot {
             nodes: self.nodes.to_vec(),
             unresponsive: self.memory.list(),
+            unhealthy: self.checked.unhealthy(),
             asking: self.requests.len() - self.line.len(),
             in_line: self.line.len(),
             windows: windows.collect(),
@@ -152,7 +155,7 @@ impl<N: Node, G: Ord + Clone> Machine<N, G> {
     /// # Errors
     /// What is not, in words.
     pub fn check(&self) -> Result<(), String> {
-        let mut timers = BTreeSet::new();
+        let mut timers: BTreeSet<(Instant, Timer)> = self.checked.timers().collect();
         let mut waiting = BTreeSet::new();
         for (&id, request) in &self.requests {
             match &request.stage {

@@ -1,9 +1,10 @@
 //! What the window machine decides, case by case: windows, sockets, orders, deadlines, quorums.
 
 use carom_core::backend::Backend;
+use carom_core::health_check::Schedule;
 use carom_core::window::{
-    Action, Ask, Delivery, Key, Machine, NewError, NodesError, Options, Outcome, Refusal, RequestId, SocketId, Told,
-    Verdict, WindowId,
+    Action, Ask, CheckId, Delivery, Key, Machine, NewError, NodesError, Options, Outcome, Refusal, RequestId, SocketId,
+    Told, Verdict, WindowId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ struct Stage {
     ended: Vec<Delivery<Backend>>,
     /// Which nodes do not respond, and which do again, in order.
     news: Vec<(String, bool)>,
+    /// Health checks that run, with the name of their node.
+    checks: Vec<(CheckId, String)>,
 }
 
 fn node(number: u8) -> Backend {
@@ -45,6 +48,7 @@ fn seeded(nodes: u8, options: Options, seed: u64) -> Stage {
         sent: Vec::new(),
         ended: Vec::new(),
         news: Vec::new(),
+        checks: Vec::new(),
     }
 }
 
@@ -70,6 +74,9 @@ impl Stage {
                 Action::Over(_) => {}
                 Action::Unresponsive(node) => self.news.push((node.name().to_owned(), false)),
                 Action::Responsive(node) => self.news.push((node.name().to_owned(), true)),
+                Action::HealthCheck { check, node } => self.checks.push((check, node.name().to_owned())),
+                Action::Unhealthy(node) => self.news.push((node.name().to_owned(), false)),
+                Action::Healthy(node) => self.news.push((node.name().to_owned(), true)),
             }
         }
         while let Some(delivery) = self.machine.poll_delivery() {
@@ -809,7 +816,10 @@ fn what_nobody_waits_for_any_more_is_not_sent_and_owed_by_nobody() {
             | Action::Close(_)
             | Action::Over(_)
             | Action::Unresponsive(_)
-            | Action::Responsive(_) => None,
+            | Action::Responsive(_)
+            | Action::HealthCheck { .. }
+            | Action::Unhealthy(_)
+            | Action::Healthy(_) => None,
         });
         (request, socket.unwrap())
     };
@@ -931,4 +941,69 @@ fn options_that_make_no_sense_are_refused_by_name() {
     }
     let none = Machine::<Backend, u32>::new(usual(), [], 1).unwrap_err();
     assert_eq!(none, NewError::Nodes(NodesError::Empty));
+}
+
+/// Health is checked every second. The checks of these nodes fail for so many seconds, those of others pass.
+fn check(stage: &mut Stage, seconds: u32, failing: &[&str]) -> usize {
+    let mut checks = 0;
+    for _ in 0..10 * seconds {
+        stage.pass(100 * MS);
+        for (check, node) in std::mem::take(&mut stage.checks) {
+            stage.machine.handle_health_checked(stage.now, check, !failing.contains(&&*node));
+            checks += 1;
+        }
+        stage.settle();
+    }
+    checks
+}
+
+fn checked() -> Options {
+    let schedule = Schedule::default().interval(SECOND).jitter(0.0);
+    Options { health_check: Some(schedule), ..one_window() }
+}
+
+fn unhealthy(stage: &Stage) -> Vec<String> {
+    stage.machine.snapshot().unhealthy.iter().map(|node| node.name().to_owned()).collect()
+}
+
+#[test]
+fn node_whose_health_checks_fail_is_asked_last_until_they_pass() {
+    let mut stage = stage(4, checked());
+    stage.machine.handle_timeout(stage.now);
+    let checks = check(&mut stage, 10, &[]);
+    assert!((32..=44).contains(&checks), "{checks} checks of four nodes in ten seconds, without a request");
+    assert_eq!(unhealthy(&stage), [""; 0]);
+    check(&mut stage, 4, &["node-2"]);
+    assert_eq!((unhealthy(&stage), &stage.news), (vec!["node-2".to_owned()], &vec![("node-2".to_owned(), false)]));
+    assert!((0..12).all(|tag| stage.first_of(tag) != "node-2"));
+    let all = stage.ask(12, Ask::all());
+    assert_eq!(stage.sent(all).len(), 4, "it is asked with all others");
+    assert!(stage.machine.forget(stage.now, all));
+    check(&mut stage, 4, &[]);
+    assert_eq!((unhealthy(&stage), stage.news.last()), (vec![], Some(&("node-2".to_owned(), true))));
+    assert!((13..21).any(|tag| stage.first_of(tag) == "node-2"));
+}
+
+#[test]
+fn when_all_nodes_are_unhealthy_they_are_asked() {
+    let mut stage = stage(2, checked());
+    stage.machine.handle_timeout(stage.now);
+    check(&mut stage, 4, &["node-1", "node-2"]);
+    assert_eq!(unhealthy(&stage).len(), 2);
+    stage.served(0);
+}
+
+#[test]
+fn checks_follow_the_nodes_and_end_with_the_requester() {
+    let mut stage = stage(2, checked());
+    stage.machine.handle_timeout(stage.now);
+    check(&mut stage, 4, &["node-1"]);
+    stage.machine.set_nodes(stage.now, [node(2), node(3)]).unwrap();
+    stage.machine.check().unwrap();
+    assert_eq!(unhealthy(&stage), [""; 0], "it is no node any more");
+    check(&mut stage, 4, &["node-3"]);
+    assert_eq!(unhealthy(&stage), ["node-3"]);
+    stage.machine.close(stage.now);
+    stage.machine.check().unwrap();
+    assert_eq!((check(&mut stage, 4, &[]), stage.machine.next_timeout()), (0, None));
 }

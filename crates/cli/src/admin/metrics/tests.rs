@@ -128,6 +128,7 @@ fn one_of_each() -> Vec<Object> {
             options: WindowOptions::default(),
             nodes: Vec::new(),
             unresponsive: Vec::new(),
+            unhealthy: Vec::new(),
             asking: 0,
             in_line: 0,
             windows: Vec::new(),

@@ -19,6 +19,7 @@ impl Show for Window {
         if_any(&mut facts, Tone::Warn, self.in_line, "in line");
         plural(&mut facts, Tone::Plain, self.nodes.len(), "node");
         if_any(&mut facts, Tone::Warn, self.unresponsive.len(), "unresponsive");
+        if_any(&mut facts, Tone::Warn, self.unhealthy.len(), "unhealthy");
         plural(&mut facts, Tone::Plain, self.windows.len(), "window");
         if_any(&mut facts, Tone::Busy, self.asking, "asking");
         facts

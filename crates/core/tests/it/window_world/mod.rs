@@ -383,6 +383,7 @@ impl World {
                 Action::Over(window) => self.books.over(window),
                 Action::Unresponsive(node) => self.books.said(self.clock, &node, false),
                 Action::Responsive(node) => self.books.said(self.clock, &node, true),
+                Action::HealthCheck { .. } | Action::Unhealthy(_) | Action::Healthy(_) => panic!("nothing is checked"),
             }
         }
         while let Some(delivery) = self.machine.poll_delivery() {

@@ -41,6 +41,7 @@ impl Setting {
         let ack_timeout = one_of(random, &[ms(50), ms(300), ms(1_000)]);
         let preferred = (0..random.below(3)).map(|at| super::name((at * 2 + 1) % 7));
         let options = Options {
+            health_check: None,
             active_for: one_of(random, &[ms(1), ms(200), ms(1_000), ms(5_000)]),
             request_limit: one_of(random, &[1, 2, 5, 50]),
             ack_timeout,
