@@ -67,7 +67,8 @@ pub(crate) struct Made {
 impl Dialer {
     /// Dials without TLS; HTTP/1 unless something else is [offered](Dialer::offering).
     pub(crate) fn plain(tcp: Tcp) -> Dialer {
-        Dialer { tcp, tls: None, offer: Offer::Only(Spoken::Http1), aside: Arc::default(), stalls: Stalls::new(true) }
+        let stalls = Stalls::new("".into(), true);
+        Dialer { tcp, tls: None, offer: Offer::Only(Spoken::Http1), aside: Arc::default(), stalls }
     }
 
     /// Dials with TLS, over sockets as this connector has them, whatever protocols it was built to offer; HTTP/1 unless
