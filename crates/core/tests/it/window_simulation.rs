@@ -83,7 +83,7 @@ fn whoever_takes_any_answer_gets_the_one_there_is() {
             let bad = [Behaviour::Mute, Behaviour::AckOnly, Behaviour::Nacks, Behaviour::Refuses, Behaviour::Drops];
             world.behave(server, bad[random.below(bad.len())]);
         }
-        world.run_for(ms(5_000));
+        world.run_for(ms(20_000));
         world.end();
         assert_eq!(world.failed(), 0, "one answers");
         assert!(world.ended() > 0);
