@@ -119,16 +119,21 @@ impl Chromium {
 
     /// What this expression comes to.
     pub async fn eval(&mut self, expression: &str) -> Value {
-        let ask = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let mut told = self.call("Runtime.evaluate", ask).await;
-        assert!(told.get("exceptionDetails").is_none(), "{expression}: {:#}", told["exceptionDetails"]);
-        told["result"]["value"].take()
+        self.try_eval(expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// Waits until this expression comes to true; if that takes too long, with what the page shows.
+    /// The same; an error if the page is left before the browser has the value.
+    async fn try_eval(&mut self, expression: &str) -> Result<Value, Value> {
+        let ask = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let mut evaluated = self.try_call("Runtime.evaluate", ask).await?;
+        assert!(evaluated.get("exceptionDetails").is_none(), "{expression}: {:#}", evaluated["exceptionDetails"]);
+        Ok(evaluated["result"]["value"].take())
+    }
+
+    /// Waits until this expression comes to true, also across a reload; if that takes too long, with what the page shows.
     pub async fn until(&mut self, expression: &str) {
         let looking = async {
-            while self.eval(expression).await != Value::Bool(true) {
+            while self.try_eval(expression).await != Ok(Value::Bool(true)) {
                 tokio::time::sleep(ms(30)).await;
             }
         };
@@ -188,6 +193,10 @@ impl Chromium {
     }
 
     async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.try_call(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.next += 1;
         let (tell, told) = oneshot::channel();
         self.shared.lock().expect("nobody panics with it").asked.insert(self.next, tell);
@@ -196,9 +205,11 @@ impl Chromium {
             message["sessionId"] = json!(self.session);
         }
         self.sink.send(Message::text(message.to_string())).await.expect("it listens");
-        let mut told = timeout(PATIENCE, told).await.expect("it answers").expect("it is there");
-        assert!(told.get("error").is_none(), "{method}: {}", told["error"]);
-        told["result"].take()
+        let mut response = timeout(PATIENCE, told).await.expect("it answers").expect("it is there");
+        match response.get_mut("error") {
+            Some(error) => Err(error.take()),
+            None => Ok(response["result"].take()),
+        }
     }
 }
 
