@@ -17,6 +17,8 @@ const ENOUGH: f64 = 0.9;
 const REQUESTS: f64 = 2.0;
 const SECONDS: f64 = 0.5;
 const FACTOR: f64 = 1.1;
+/// With less than this multiple of its fair share before the fault, the node has too few of a peer's requests for a comparison.
+const EXPOSED: f64 = 0.8;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -74,6 +76,13 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// Whether the node had its share of requests before the fault.
+    pub fn is_exposed(&self) -> bool {
+        self.share_before >= EXPOSED
+    }
+}
+
 /// Seconds from the repair until the beginning of the first window in which the node has its share.
 pub fn back_after(records: &[Record], course: &Course) -> Option<f64> {
     let since = |at: Instant| at.saturating_duration_since(course.repaired).as_secs_f64();
@@ -119,6 +128,12 @@ impl Medians {
             slow: of(|run| run.slow as f64),
             back: of(|run| run.back.unwrap_or(f64::INFINITY)),
         }
+    }
+
+    /// The medians of the runs in which the node had its share of requests before the fault; `None` if there was none.
+    pub fn of_exposed(runs: &[Figures]) -> Option<Medians> {
+        let exposed: Vec<Figures> = runs.iter().filter(|run| run.is_exposed()).cloned().collect();
+        (!exposed.is_empty()).then(|| Medians::new(&exposed))
     }
 
     fn failed_or_late(&self) -> f64 {
@@ -206,6 +221,23 @@ mod tests {
         assert_eq!(figures.share_before, 1.0);
         assert_eq!(figures.reason.as_deref(), Some("reset"));
         assert_eq!(figures.back, None);
+    }
+
+    #[test]
+    fn runs_in_which_the_node_had_few_requests_are_not_compared() {
+        let run = |failed, share_before| Figures {
+            requests: 1000,
+            failed,
+            late: 0,
+            slow: 0,
+            back: Some(0.0),
+            share_before,
+            reason: None,
+        };
+        let runs = [run(0, 0.0), run(0, 0.5), run(6, 1.1), run(4, 0.8), run(5, 2.4)];
+        assert_eq!(Medians::new(&runs).failed, 4.0);
+        assert_eq!(Medians::of_exposed(&runs).map(|medians| medians.failed), Some(5.0));
+        assert_eq!(Medians::of_exposed(&runs[..2]), None);
     }
 
     #[test]

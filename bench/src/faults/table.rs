@@ -81,8 +81,10 @@ that second. It is 0 where the node never lost its share.
 
 **Defect** marks where carom is worse than the best peer by more than 10 % and 2 requests, or 10 % and half a second. A request that
 fails at once is not late, so late requests are compared together with failed ones. Times are compared with peers that have no more
-failed, late or slow requests (over 100 ms; in faults.json): a peer that goes on using a faulty node never takes its share away. A peer
-that leaves a faulty node for good (\"over {}\") has fewer failures there; this is not taken into account.
+failed, late or slow requests (over 100 ms; in faults.json): a peer that goes on using a faulty node never takes its share away. A run
+of a peer is compared if the node responded to at least 0.8 of its fair share before the fault: a peer whose connections lead to other
+nodes loses nothing when it fails. \"2 of 5\" in a cell says how many runs those are. A peer that leaves a faulty node for good
+(\"over {}\") has fewer failures there; this is not taken into account.
 
 Default options, with these exceptions. bb8, deadpool and sqlx know one address. For three PostgreSQL nodes bb8 and deadpool get
 tokio-postgres's config with three hosts and `load_balance_hosts=random`; sqlx gets a pool for each node, used in turn, and the next
@@ -132,11 +134,18 @@ pub fn tables(rows: &[Row]) -> String {
         for row in line {
             let Medians { failed, late, back, .. } = Medians::new(&row.runs);
             let mark = if defects_of(row, line).is_empty() { "" } else { " **defect**" };
-            let _ = write!(text, " {} / {} / {}{mark} |", number(failed), number(late), number(back));
+            let _ = write!(text, " {} / {} / {}{}{mark} |", number(failed), number(late), number(back), compared(row));
         }
         text.push('\n');
     }
     text
+}
+
+/// How many runs of a peer are compared, if not all.
+fn compared(row: &Row) -> String {
+    let exposed = row.runs.iter().filter(|run| run.is_exposed()).count();
+    let is_compared = row.peer.is_carom || exposed == row.runs.len();
+    if is_compared { String::new() } else { format!(" ({exposed} of {})", row.runs.len()) }
 }
 
 /// All peers under one fault.
@@ -160,7 +169,8 @@ fn defects_of(row: &Row, line: &[Row]) -> Vec<String> {
         return Vec::new();
     }
     let others = line.iter().filter(|other| !other.peer.is_carom);
-    let others: Vec<_> = others.map(|other| (other.peer.name, Medians::new(&other.runs))).collect();
+    let exposed = |other: &Row| Some((other.peer.name, Medians::of_exposed(&other.runs)?));
+    let others: Vec<_> = others.filter_map(exposed).collect();
     Medians::new(&row.runs).defects(&others)
 }
 
