@@ -17,11 +17,14 @@ pub(crate) type Tale = (News, Option<Reason>);
 /// Everything that a machine has to tell.
 pub(crate) fn collect(next: impl FnMut() -> Option<News>, causes: &Causes) -> Vec<Tale> {
     let with_reason = |news: News| {
-        let reason = match news.turn {
-            Turn::Dead => causes.reason(&news.backend),
-            Turn::Ejected { .. } => causes.failed_use(&news.backend),
-            Turn::Unhealthy => causes.failed_health_check(&news.backend),
-            Turn::Alive | Turn::Doubted | Turn::Back | Turn::Returned | Turn::ChecksPass => None,
+        let reason = match &news {
+            News::Backend { backend, turn } => match turn {
+                Turn::Dead => causes.reason(backend),
+                Turn::Ejected { .. } => causes.failed_use(backend),
+                Turn::Unhealthy => causes.failed_health_check(backend),
+                Turn::Alive | Turn::Doubted | Turn::Back | Turn::Returned | Turn::ChecksPass => None,
+            },
+            News::Panic { .. } => None,
         };
         (news, reason)
     };
@@ -33,9 +36,20 @@ pub(crate) fn tell(whose: Whose<'_>, now: Instant, tales: Vec<Tale>) {
         Whose::Pool(name) => (name, Some(name), None),
         Whose::Set(name) => (name, None, Some(name)),
     };
-    for (News { backend, turn }, reason) in tales {
+    for (news, reason) in tales {
         let reason = reason.map(|reason| in_words(reason, name));
         let reason = reason.as_deref();
+        let (backend, turn) = match news {
+            News::Backend { backend, turn } => (backend, turn),
+            News::Panic { begins, healthy, known } => {
+                if begins {
+                    tracing::warn!(pool, set, healthy, known, "panic: ejected and unhealthy backends are used");
+                } else {
+                    tracing::info!(pool, set, healthy, known, "panic is over");
+                }
+                continue;
+            }
+        };
         match turn {
             Turn::Alive => tracing::debug!(pool, set, %backend, "backend works"),
             Turn::Doubted => tracing::debug!(pool, set, %backend, "backend is doubted"),

@@ -1,4 +1,4 @@
-//! News of backends: every turn that one takes, told once, for logs.
+//! News of backends: every turn that one takes, and panics of all of them, told once, for logs.
 //!
 //! Machines note them as they happen; whoever drives one takes them when it comes by. Nothing depends on it.
 
@@ -10,13 +10,25 @@ use std::time::Instant;
 /// Of what nobody takes so much is kept, the latest.
 const KEPT: usize = 1024;
 
-/// A backend has taken a turn.
+/// A backend has taken a turn, or all of them together have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    /// Which backend.
-    pub backend: Arc<Backend>,
-    /// What became of it.
-    pub turn: Turn,
+pub enum News {
+    /// Of one backend.
+    Backend {
+        /// Which backend.
+        backend: Arc<Backend>,
+        /// What became of it.
+        turn: Turn,
+    },
+    /// A panic has begun or ended: so few backends are healthy that those that are ejected or unhealthy are used as well.
+    Panic {
+        /// It has begun.
+        begins: bool,
+        /// How many known backends are neither dead, ejected nor unhealthy.
+        healthy: usize,
+        /// How many backends are known.
+        known: usize,
+    },
 }
 
 /// What became of a backend.
@@ -50,11 +62,11 @@ pub(crate) struct Untold {
 }
 
 impl Untold {
-    pub(crate) fn note(&mut self, backend: &Arc<Backend>, turn: Turn) {
+    pub(crate) fn note(&mut self, news: News) {
         if self.queue.len() == KEPT {
             self.queue.pop_front();
         }
-        self.queue.push_back(News { backend: Arc::clone(backend), turn });
+        self.queue.push_back(news);
     }
 
     pub(crate) fn take(&mut self) -> Option<News> {
@@ -72,11 +84,11 @@ mod tests {
 
     #[test]
     fn what_nobody_takes_does_not_grow() {
-        let backend = |port: u16| Arc::new(Backend::fixed(([10, 0, 0, 1], port).into()));
+        let panic = |known| News::Panic { begins: true, healthy: 0, known };
         let mut untold = Untold::default();
-        (0..3000).for_each(|port| untold.note(&backend(port), Turn::Dead));
-        let first = untold.take().map(|news| news.backend.port());
-        assert_eq!((first, std::iter::from_fn(|| untold.take()).count()), (Some(3000 - 1024), 1023));
+        (0..3000).for_each(|known| untold.note(panic(known)));
+        assert_eq!(untold.take(), Some(panic(3000 - 1024)));
+        assert_eq!(std::iter::from_fn(|| untold.take()).count(), 1023);
         assert!(untold.is_empty());
     }
 }

@@ -106,6 +106,60 @@ async fn an_ejected_backend_is_warned_of_once_and_its_return_is_told() {
     assert_eq!(logs.at(Level::INFO).iter().filter(returned).count(), 2);
 }
 
+/// Those that say that a panic begins, and those that say that one is over.
+fn panics(logs: &Logs) -> [Vec<Event>; 2] {
+    let of = |level, message: &str| logs.at(level).into_iter().filter(|event| event.says(message)).collect();
+    [of(Level::WARN, "panic: ejected and unhealthy backends are used"), of(Level::INFO, "panic is over")]
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_of_a_pool_is_logged_once_when_it_begins_and_once_when_it_ends() {
+    let logs = Logs::capture();
+    let builder = Pool::builder(Scripted::new()).name("orders").backends([address(1), address(2)]);
+    let ejection = Ejection::default().consecutive(2).time(ms(1000));
+    let pool = builder.spares(4).maximum(4).ejection(ejection).build().unwrap();
+    pool.ready(2, ms(1000)).await.unwrap();
+    let is_panic = || pool.snapshot().pool.is_panic;
+    while !is_panic() {
+        pool.claim().await.unwrap().report_failure();
+    }
+    // In the panic uses go on to fail, so that both are ejected again and again.
+    for _ in 0..300 {
+        pool.claim().await.unwrap().report_failure();
+        sleep(ms(10)).await;
+    }
+    let [begun, over] = panics(&logs);
+    let [begun] = &begun[..] else { panic!("{begun:#?}") };
+    assert!(begun.has("pool", "orders") && begun.has("healthy", "0") && begun.has("known", "2"), "{begun:?}");
+    assert_eq!((over.len(), &begun.spans[..]), (0, &["pool"][..]), "{over:?}");
+    while is_panic() {
+        drop(pool.claim().await.unwrap());
+        sleep(ms(10)).await;
+    }
+    let [begun, over] = panics(&logs);
+    let [over] = &over[..] else { panic!("{over:#?}") };
+    assert!(over.has("pool", "orders") && over.has("known", "2") && begun.len() == 1, "{over:?}");
+    assert!(over.has("healthy", "1") || over.has("healthy", "2"), "{over:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_of_a_set_is_logged_when_it_begins_and_when_it_ends() {
+    let logs = Logs::capture();
+    let builder = Set::builder(Scripted::new()).name("lines").backends([address(1), address(2)]);
+    let set = builder.ejection(Ejection::default().consecutive(1).time(ms(1000))).build().unwrap();
+    for last in 1..=2 {
+        set.lease_to(&Backend::fixed(address(last))).await.unwrap().report_failure();
+    }
+    sleep(ms(500)).await;
+    let [begun, over] = panics(&logs);
+    let [begun] = &begun[..] else { panic!("{begun:#?}") };
+    assert!(begun.has("set", "lines") && begun.has("healthy", "0") && begun.has("known", "2"), "{begun:?}");
+    assert_eq!(over.len(), 0);
+    sleep(ms(600)).await;
+    let [_, over] = panics(&logs);
+    assert!(over.len() == 1 && over[0].has("set", "lines"), "{over:#?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_dead_backend_of_a_set_is_warned_of_once() {
     let (logs, script) = (Logs::capture(), Scripted::new());

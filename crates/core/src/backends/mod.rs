@@ -422,7 +422,7 @@ impl<T> Backends<T> {
     fn note(&mut self, index: u32, turn: Turn) {
         let record = self.records[index as usize].as_ref().expect("a record outlives what names it");
         if record.known {
-            self.news.note(&record.backend, turn);
+            self.news.note(News::Backend { backend: Arc::clone(&record.backend), turn });
         }
     }
 }
@@ -478,7 +478,10 @@ impl<T> Backends<T> {
 
     /// Begins or ends a panic: whether so few backends are healthy that those that are ejected or unhealthy are used as well.
     pub(crate) fn update_panic(&mut self, ejection: Option<&Ejection>) {
-        self.panic = self.needs_panic(ejection);
+        let begins = self.needs_panic(ejection);
+        if std::mem::replace(&mut self.panic, begins) != begins {
+            self.news.note(News::Panic { begins, healthy: self.tally.healthy, known: self.known() });
+        }
     }
 
     /// Whether [`update_panic`](Backends::update_panic) would change anything.
