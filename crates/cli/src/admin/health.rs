@@ -213,7 +213,7 @@ impl Service {
         let of_state = |state| backends.iter().filter(|seen| seen.state == state).map(Impaired::of).collect::<Vec<_>>();
         let (dead, unhealthy) = (of_state(BackendState::Dead), of_state(BackendState::Unhealthy));
         let ejected = of_state(BackendState::Ejected);
-        let stalled = backends.iter().filter(|seen| seen.flags.stalled).map(Impaired::of).collect();
+        let stalled = backends.iter().filter(|seen| seen.flags.stalled).map(Impaired::stalled).collect();
         let unknown = backends.iter().filter(|seen| seen.state == BackendState::Unknown).count();
         let live = backends.iter().filter(|seen| seen.is_healthy()).count();
         Service {
@@ -239,6 +239,10 @@ impl Service {
 }
 
 impl Impaired {
+    fn stalled(seen: &proxy::Backend) -> Impaired {
+        Impaired { reason: Some("stopped responding while others respond".to_owned()), ..Impaired::of(seen) }
+    }
+
     fn of(seen: &proxy::Backend) -> Impaired {
         Impaired { backend: seen.name.clone(), reason: seen.reason.clone(), left_ms: seen.ejected_ms }
     }

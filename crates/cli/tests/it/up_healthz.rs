@@ -11,6 +11,7 @@ use testkit::dns::DnsServer;
 use testkit::http::{Authority, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 const ANY: &str = "127.0.0.1:0";
@@ -219,6 +220,94 @@ async fn healthz_is_unavailable_while_all_nodes_return_503_and_ok_when_they_have
     assert_eq!(ask(up.service("s"), "GET /").await.0, 200);
     healthy(up.admin(), |health| health["status"] == "degraded" || health["status"] == "ok").await;
     healthy(up.admin(), |health| health["status"] == "ok").await;
+}
+
+/// A config of one http service of these nodes.
+fn http_of(nodes: &[Server], more: &str) -> String {
+    let service = http("s", ANY, nodes[0].address(), more);
+    let all: Vec<String> = nodes.iter().map(|node| node.address().to_string()).collect();
+    let service = service.replace(&format!("\"{}\"", nodes[0].address()), &format!("{all:?}"));
+    format!("[admin]\nlisten = \"{ANY}\"\n{service}")
+}
+
+/// Requests of several clients at a time, all of which are responded to.
+async fn round(service: SocketAddr) {
+    let mut clients: JoinSet<u16> = (0..8).map(|_| async move { ask(service, "GET /gate").await.0 }).collect();
+    while let Some(status) = clients.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+}
+
+#[tokio::test]
+async fn healthz_is_degraded_and_lists_the_node_while_one_of_two_nodes_is_stalled() {
+    let nodes = [Server::start("one").await.unwrap(), Server::start("other").await.unwrap()];
+    nodes.iter().for_each(Server::open_gate);
+    let up = Up::start(&folder("healthz-stalled", &[("c.toml", &http_of(&nodes, ""))])).await;
+    let until = async |like: &dyn Fn(&Value) -> bool| {
+        let looking = async {
+            loop {
+                round(up.service("s")).await;
+                let (status, health) = health(up.admin()).await;
+                assert_eq!(status, 200, "{health}");
+                if like(&health) {
+                    return health;
+                }
+            }
+        };
+        timeout(PATIENCE, looking).await.expect("it comes to that")
+    };
+    until(&|health| health["status"] == "ok" && nodes.iter().all(|node| node.requests() > 0)).await;
+    nodes[0].close_gate();
+    let stalled = until(&|health| health["services"][0]["stalled"].is_array()).await;
+    let service = &stalled["services"][0];
+    assert_eq!(json!([stalled["status"], service["status"]]), json!(["degraded", "degraded"]), "{stalled}");
+    assert_eq!(json!(viewed(up.admin()).await), json!(["degraded", "degraded"]));
+    let expected =
+        json!([{"backend": nodes[0].address().to_string(), "reason": "stopped responding while others respond"}]);
+    assert_eq!(service["stalled"], expected, "{service}");
+    assert_eq!(service["backends"], json!({"live": 2, "dead": 0}), "it is connected to: {service}");
+    nodes[0].open_gate();
+    until(&|health| health["status"] == "ok" && health["services"][0].get("stalled").is_none()).await;
+}
+
+#[tokio::test]
+async fn healthz_is_degraded_and_lists_the_node_while_the_health_checks_of_one_node_fail() {
+    let nodes = [Server::start("one").await.unwrap(), Server::start("other").await.unwrap()];
+    let config = http_of(&nodes, "check = \"/healthz\"\ncheck_interval = \"20ms\"");
+    let up = Up::start(&folder("healthz-unhealthy", &[("c.toml", &config)])).await;
+    assert_eq!(ask(up.service("s"), "GET /").await.0, 200);
+    healthy(up.admin(), |health| health["status"] == "ok").await;
+    nodes[0].set_status(503);
+    let one = healthy(up.admin(), |health| health["services"][0]["unhealthy"].is_array()).await;
+    let service = &one["services"][0];
+    assert_eq!(json!([one["status"], service["status"]]), json!(["degraded", "degraded"]), "{one}");
+    assert_eq!(service["backends"], json!({"live": 1, "dead": 0, "unhealthy": 1}), "{service}");
+    let [unhealthy] = &service["unhealthy"].as_array().unwrap()[..] else { panic!("{service}") };
+    assert_eq!(unhealthy["backend"], nodes[0].address().to_string(), "{service}");
+    assert!(unhealthy["reason"].as_str().unwrap().contains("503"), "{service}");
+    assert!(service["trouble"].as_str().unwrap().contains("503"), "{service}");
+    assert!(service.get("panic").is_none() && service.get("ejected").is_none(), "{service}");
+    nodes[0].set_status(200);
+    healthy(up.admin(), |health| health["status"] == "ok").await;
+}
+
+/// In the panic all nodes are used, and requests succeed although checks fail.
+#[tokio::test]
+async fn healthz_is_unavailable_while_all_nodes_are_unhealthy_and_no_use_succeeded_in_10_s() {
+    let nodes = [Server::start("one").await.unwrap(), Server::start("other").await.unwrap()];
+    let config = http_of(&nodes, "check = \"/status/500\"\ncheck_interval = \"20ms\"");
+    let up = Up::start(&folder("healthz-all-unhealthy", &[("c.toml", &config)])).await;
+    let is_panic = |health: &Value| health["services"][0]["panic"] == true;
+    let gone = answered(up.admin(), 503, is_panic).await;
+    let service = &gone["services"][0];
+    assert_eq!(json!([gone["status"], service["status"]]), json!(["unavailable", "unavailable"]), "{gone}");
+    assert_eq!(service["backends"], json!({"live": 0, "dead": 0, "unhealthy": 2}), "{gone}");
+    assert_eq!(ask(up.service("s"), "GET /").await.0, 200);
+    let used = health(up.admin()).await;
+    assert_eq!((used.0, &used.1["status"]), (200, &json!("degraded")), "{}", used.1);
+    assert_eq!(used.1["services"][0]["backends"], service["backends"]);
+    let gone = answered(up.admin(), 503, is_panic).await;
+    assert_eq!(gone["status"], "unavailable", "no use has succeeded since");
 }
 
 /// Nobody could be asked whether it works.
