@@ -189,8 +189,8 @@ impl Causes {
         self.count += 1;
         let failure = Failure { backend: Arc::clone(&backend), failing, error, number: self.count };
         let kept = match failing {
-            Failing::Connect => None,
-            Failing::Check | Failing::Recycle | Failing::Use => self.uses.insert((*backend).clone(), failure.clone()),
+            Failing::Connect | Failing::Check | Failing::Recycle => None,
+            Failing::Use => self.uses.insert((*backend).clone(), failure.clone()),
             Failing::HealthCheck => self.health_checks.insert((*backend).clone(), failure.clone()),
         };
         let before = self.backends.insert((*backend).clone(), failure);
@@ -330,8 +330,16 @@ fn words_of(failures: &[Failure], backend: &Backend) -> Option<String> {
 
 /// Why a use failed whose user gave no reason.
 #[derive(Debug, thiserror::Error)]
-#[error("reported without a reason")]
-pub(crate) struct Unexplained;
+pub(crate) enum FailedUse {
+    #[error("reported without a reason")]
+    Unexplained,
+    #[error("connection closed during use")]
+    Closed,
+    #[error("validation failed")]
+    Validation(#[source] Reason),
+    #[error("recycle failed")]
+    Recycle(#[source] Reason),
+}
 
 fn latest<'a>(failures: impl Iterator<Item = &'a Failure>, resolver: Option<&Reason>) -> Option<Cause> {
     match (failures.max_by_key(|failure| failure.number), resolver) {

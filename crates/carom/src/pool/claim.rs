@@ -2,12 +2,12 @@
 
 use super::shared::Shared;
 use super::table::Held;
-use crate::cause::{Chain, Failing, Reason, Unexplained};
+use crate::cause::{Chain, FailedUse, Failing, Reason};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
 use crate::quiet::{drop_quietly, quietly, text_of};
 use carom_core::backend::Backend;
-use carom_core::pool::Outcome;
+use carom_core::pool::{Blame, Outcome};
 use carom_core::slot::Life;
 use std::error::Error;
 use std::fmt;
@@ -59,7 +59,7 @@ impl<C: Connect> Claim<C> {
     /// as it counts [failed](Claim::fail) uses. Returning the connection then is no successful use.
     #[doc(alias = "complain")]
     pub fn report_failure(&mut self) {
-        self.report_failure_with(Unexplained);
+        self.report_failure_with(FailedUse::Unexplained);
     }
 
     /// As [`report_failure`](Claim::report_failure), with the reason that is logged and shown if the backend is ejected.
@@ -213,9 +213,13 @@ impl<C: Connect> Claim<C> {
         // Whatever its own drop does, the slot must not be lost.
         drop_quietly(&self.shared.name, held);
         let now = clock::now();
-        let outdated = self.shared.step(|table| {
-            let in_vain = table.give_up(now, slot, outcome);
-            in_vain.then(|| table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended)))
+        let outdated = self.shared.step(|table| match table.give_up(now, slot, outcome) {
+            Blame::FailedAttempt => Some(table.causes.failed(backend, Failing::Connect, Arc::new(ConnectError::Ended))),
+            Blame::FailedUse if outcome == Outcome::Closed => {
+                Some(table.causes.use_failed(backend, Arc::new(FailedUse::Closed)))
+            }
+            // The others have a reason of their own.
+            Blame::FailedUse | Blame::None => None,
         });
         drop_quietly(&self.shared.name, outdated);
     }

@@ -8,7 +8,7 @@ use super::checks::Warning;
 use super::claim::has_unread;
 use super::shared::{Outstanding, Shared};
 use super::table::{Held, Table};
-use crate::cause::{Cause, Chain, Failing, Outdated, Reason};
+use crate::cause::{Cause, Chain, FailedUse, Failing, Outdated, Reason};
 use crate::clock;
 use crate::connect::{Connect, ConnectError, Liveness};
 use crate::health_check::{Checked, Runner, by_connector};
@@ -371,9 +371,9 @@ impl<C: Connect> Driver<C> {
             (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Proof::Unknown))) => {
                 self.check_passed(slot, held, false);
             }
-            (Work::Check(_) | Work::Recycle(_), Some(Done::Checked(held, Proof::Closed))) => {
+            (Work::Check(backend) | Work::Recycle(backend), Some(Done::Checked(held, Proof::Closed))) => {
                 drop_quietly(&self.shared.name, held);
-                self.not_passed(slot);
+                self.not_passed(slot, &backend, FailedUse::Closed);
             }
             (Work::Check(backend), Some(Done::Checked(held, Proof::Failed(error)))) => {
                 drop_quietly(&self.shared.name, held);
@@ -385,9 +385,9 @@ impl<C: Connect> Driver<C> {
                 self.not_cleaned(slot, &backend, error);
             }
             (Work::Recycle(backend), _) => {
-                self.note(&backend, Failing::Recycle, Arc::new(ConnectError::Panicked));
-                self.count_failed(&backend, Failing::Recycle, Arc::new(ConnectError::Panicked));
-                self.not_passed(slot);
+                let error: Reason = Arc::new(ConnectError::Panicked);
+                self.note(&backend, Failing::Recycle, Arc::clone(&error));
+                self.not_cleaned(slot, &backend, error);
             }
             (Work::Close, _) => self.ended(slot),
         }
@@ -434,17 +434,14 @@ impl<C: Connect> Driver<C> {
 
     fn check_failed(&mut self, slot: SlotRef, backend: &Arc<Backend>, error: Arc<dyn Error + Send + Sync>) {
         self.note(backend, Failing::Check, Arc::clone(&error));
-        self.count_failed(backend, Failing::Check, error);
-        self.not_passed(slot);
+        self.count_failed(backend, Failing::Check, Arc::clone(&error));
+        self.not_passed(slot, backend, FailedUse::Validation(error));
     }
 
     /// Counts a failed check or recycle.
     fn count_failed(&self, backend: &Arc<Backend>, failing: Failing, error: Reason) {
-        let (now, cause) = (clock::now(), Cause::new(failing, Arc::clone(backend), Arc::clone(&error)));
-        let (warning, outdated) = self.shared.driver_step(|table| {
-            let (warning, before) = table.checks.failed(now, backend, cause);
-            (warning, (before, table.causes.use_failed(Arc::clone(backend), error)))
-        });
+        let (now, cause) = (clock::now(), Cause::new(failing, Arc::clone(backend), error));
+        let (warning, outdated) = self.shared.driver_step(|table| table.checks.failed(now, backend, cause));
         drop_quietly(&self.shared.name, outdated);
         warning.into_iter().for_each(|warning| warning.log(&self.shared.name));
     }
@@ -455,13 +452,18 @@ impl<C: Connect> Driver<C> {
             let error = text_of(&Chain(&*error));
             tracing::debug!(pool = &*self.shared.name, %backend, error, "a recycle failed");
         }
-        self.count_failed(backend, Failing::Recycle, error);
-        self.not_passed(slot);
+        self.count_failed(backend, Failing::Recycle, Arc::clone(&error));
+        self.not_passed(slot, backend, FailedUse::Recycle(error));
     }
 
-    fn not_passed(&mut self, slot: SlotRef) {
-        let now = clock::now();
-        self.shared.driver_step(|table| table.machine.handle_checked(now, slot, false));
+    /// The reason is kept if the use before the check has failed.
+    fn not_passed(&mut self, slot: SlotRef, backend: &Arc<Backend>, reason: FailedUse) {
+        let (now, reason): (_, Reason) = (clock::now(), Arc::new(reason));
+        let outdated = self.shared.driver_step(|table| {
+            let failed = table.machine.handle_checked(now, slot, false);
+            failed.then(|| table.causes.use_failed(Arc::clone(backend), Arc::clone(&reason)))
+        });
+        drop_quietly(&self.shared.name, (outdated, reason));
     }
 
     fn ended(&mut self, slot: SlotRef) {
@@ -532,21 +534,28 @@ impl<C: Connect> Driver<C> {
     }
 }
 
+/// Causes that others have replaced, to be dropped when the lock has been let go.
+type Replaced = (Outdated, Option<Cause>, Option<Outdated>);
+
 /// A connect, check or recycle took too long.
 fn fail_late<C: Connect>(
     table: &mut Table<C>,
     now: Instant,
     (backend, failing, error): (Arc<Backend>, Failing, ConnectError),
-) -> (Option<Warning>, (Outdated, Option<Cause>)) {
+) -> (Option<Warning>, Replaced) {
     let error: Reason = Arc::new(error);
-    let (warning, before) = match failing {
-        Failing::Check | Failing::Recycle => {
-            let cause = Cause::new(failing, Arc::clone(&backend), Arc::clone(&error));
-            table.checks.failed(now, &backend, cause)
-        }
-        Failing::Connect | Failing::HealthCheck | Failing::Use => (None, None),
+    let failed_use = match failing {
+        Failing::Check => Some(FailedUse::Validation(Arc::clone(&error))),
+        Failing::Recycle => Some(FailedUse::Recycle(Arc::clone(&error))),
+        Failing::Connect | Failing::HealthCheck | Failing::Use => None,
     };
-    (warning, (table.causes.failed(backend, failing, error), before))
+    let (mut warning, mut check, mut last_use) = (None, None, None);
+    if let Some(failed_use) = failed_use {
+        let cause = Cause::new(failing, Arc::clone(&backend), Arc::clone(&error));
+        (warning, check) = table.checks.failed(now, &backend, cause);
+        last_use = Some(table.causes.use_failed(Arc::clone(&backend), Arc::new(failed_use)));
+    }
+    (warning, (table.causes.failed(backend, failing, error), check, last_use))
 }
 
 /// Runs a check or a recycle, if there is one.

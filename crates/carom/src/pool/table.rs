@@ -8,7 +8,7 @@ use crate::clock;
 use crate::connect::Connect;
 use crate::meter::Timer;
 use carom_core::backend::Backend;
-use carom_core::pool::{Claimed, Delivery, Machine, Outcome, Refusal, Request};
+use carom_core::pool::{Blame, Claimed, Delivery, Machine, Outcome, Refusal, Request};
 use carom_core::slot::{Phase, SlotRef};
 use carom_core::waiters::{Place, WaiterId};
 use std::panic::Location;
@@ -155,10 +155,10 @@ impl<C: Connect> Table<C> {
         None
     }
 
-    /// A connection that was lent is no more. True if it had ended before it was of any use.
-    pub(crate) fn give_up(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
+    /// A connection that was lent is no more. Returns what that counts as.
+    pub(crate) fn give_up(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> Blame {
         if !self.machine.is_current(slot) {
-            return false;
+            return Blame::None;
         }
         self.entries[slot.index()].site = None;
         self.machine.release(now, slot, outcome)

@@ -3,7 +3,7 @@
 use super::Share;
 use super::error::LeaseError;
 use super::shared::{Cell, Collected, Shared, Standing};
-use crate::cause::Unexplained;
+use crate::cause::FailedUse;
 use crate::clock;
 use carom_core::backend::Backend;
 use carom_core::set::{ConnectionId, Leased, WaiterId, Want};
@@ -248,7 +248,7 @@ impl<S: Share> Lease<S> {
     /// Reports a failed use against the backend: [`Ejection`](crate::Ejection) counts it. The connection stays as it is.
     #[doc(alias = "complain")]
     pub fn report_failure(&self) {
-        self.report_failure_with(Unexplained);
+        self.report_failure_with(FailedUse::Unexplained);
     }
 
     /// As [`report_failure`](Lease::report_failure), with the reason that is logged and shown if the backend is ejected.

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use testkit::backends::Told;
+use testkit::logs::{Level, Logs};
 use testkit::wait::ms;
 use tokio::sync::watch;
 
@@ -258,6 +259,32 @@ async fn node_that_closes_connections_after_use_fails_one_use_and_is_not_blamed(
     assert!(snapshot.pool.backends.iter().all(healthy), "{snapshot:?}");
     let closed = world.0.borrow().invalid.len();
     assert!(failed == 1 && closed > 10, "{failed} failed, {closed} were closed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ejection_has_the_reason_that_validations_failed_or_that_connections_were_closed_during_use() {
+    for (closes, reason) in
+        [(false, "validation failed: refused with code 8006"), (true, "connection closed during use")]
+    {
+        let (logs, world) = (Logs::capture(), World::new());
+        let builder = Pool::builder(world.connector()).backends([address(1), address(2)]).spares(2).maximum(2);
+        let pool = builder.ejection(Ejection::default().consecutive(1)).build().unwrap();
+        for _ in 0..3 {
+            let claims = [pool.claim().await.unwrap(), pool.claim().await.unwrap()];
+            tokio::time::sleep(ms(20)).await;
+            drop(claims);
+        }
+        // Its use is much shorter than the others: it has failed.
+        let claim = pool.claim().await.unwrap();
+        let backend = claim.backend().to_string();
+        world.change(|log| if closes { &mut log.broken } else { &mut log.invalid }.push(claim.id));
+        drop(claim);
+        tokio::time::sleep(ms(1)).await;
+        let warnings = logs.at(Level::WARN);
+        let [ejected] = &warnings[..] else { panic!("{warnings:#?}") };
+        assert!(ejected.says("backend ejected") && ejected.has("backend", &backend), "{ejected:?}");
+        assert!(ejected.has("reason", reason), "{ejected:?}");
+    }
 }
 
 /// As with bb8 itself; with one attempt, which any blame would use up.

@@ -261,8 +261,8 @@ async fn a_manager_that_refuses_every_recycle_is_served_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_recycle_counts_towards_ejection() {
-    let world = World::new();
+async fn failed_recycle_counts_towards_ejection_and_is_its_reason() {
+    let (logs, world) = (Logs::capture(), World::new());
     world.change(|log| log.on_recycle = OnRecycle::Fail);
     let pool = Pool::builder(world.connector())
         .backends((1..=2).map(address))
@@ -275,6 +275,8 @@ async fn failed_recycle_counts_towards_ejection() {
         tokio::time::sleep(ms(5)).await;
     }
     assert!(ejected(), "{:?}", pool.snapshot());
+    let reason = "recycle failed: recycling failed: refused with code 8006";
+    assert!(logs.count(&["WARN", "backend ejected", reason]) > 0, "{}", logs.text());
 }
 
 /// As when its server has closed it after this use.

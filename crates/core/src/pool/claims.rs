@@ -1,7 +1,7 @@
 //! Claims: asking, waiting, being served, coming back.
 
 use super::membership::Record;
-use super::{BackendId, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
+use super::{BackendId, Blame, Claimed, Delivery, Machine, Outcome, Refusal, Request, State as PoolState};
 use crate::backend::Backend;
 use crate::backends::Doubt;
 use crate::idle::Idleness;
@@ -190,14 +190,14 @@ impl Machine {
         self.picker.loads.learn(now, found.backend, waited);
     }
 
-    /// A claim comes back. True if it had [`Outcome::Ended`] so young and unused that an attempt to connect has failed.
+    /// A claim comes back. Returns what the end of its connection counts as.
     ///
     /// `now` may be [`time_for_release`](Machine::time_for_release) if the outcome is [`Outcome::Open`].
-    pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> bool {
+    pub fn release(&mut self, now: Instant, slot: SlotRef, outcome: Outcome) -> Blame {
         self.latest = self.latest.max(now);
-        let Some(found) = self.current(slot) else { return false };
-        let State::Busy { life, since, timed, unwanted, report } = found.state else { return false };
-        let mut in_vain = false;
+        let Some(found) = self.current(slot) else { return Blame::None };
+        let State::Busy { life, since, timed, unwanted, report } = found.state else { return Blame::None };
+        let mut blame = Blame::None;
         let (index, backend, recycles) = (slot.index, found.backend, found.recycles);
         let took = now.saturating_duration_since(since);
         let was_short = timed && self.picker.loads.is_short(backend, took);
@@ -265,14 +265,15 @@ impl Machine {
             Outcome::Discarded => self.close_slot_soon(now, index),
             Outcome::Ended => {
                 let (then, failed) = self.after_close(now, index, life);
-                in_vain = failed;
+                blame = if failed { Blame::FailedAttempt } else { Blame::None };
                 self.follow(now, index, then);
             }
             Outcome::Failed | Outcome::Broken => {
                 if outcome == Outcome::Broken {
                     self.suspect_siblings(now, index);
                 }
-                let ejected = report != Report::Failure && self.count_failure(now, backend);
+                blame = if report == Report::Failure { Blame::None } else { Blame::FailedUse };
+                let ejected = blame == Blame::FailedUse && self.count_failure(now, backend);
                 let then = self.after_end(now, index, life, true);
                 self.follow(now, index, then);
                 if ejected {
@@ -286,7 +287,7 @@ impl Machine {
             Outcome::Detached => self.follow(now, index, Then::Gone),
         }
         self.note_load(now);
-        in_vain
+        blame
     }
 
     /// A connection is ready for whoever is next: the first in line, or to rest.

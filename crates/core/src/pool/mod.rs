@@ -36,7 +36,7 @@ pub use crate::backends::{BackendId, CheckCounts, CheckId, Readiness};
 pub use observation::{Counters, Observation, SlotGlance};
 pub use options::Options;
 pub use snapshot::{BackendSnapshot, Lent, Snapshot};
-pub use told::{Action, Claimed, Delivery, Ending, Outcome, Refusal, Request};
+pub use told::{Action, Blame, Claimed, Delivery, Ending, Outcome, Refusal, Request};
 
 use crate::backends::{Backends, Outage};
 use crate::filter::LowPass;

@@ -73,22 +73,24 @@ impl Machine {
         self.follow(now, slot.index, then);
     }
 
-    /// The check or recycle that was asked for is over. A connection that did not pass has been dropped.
-    pub fn handle_checked(&mut self, now: Instant, slot: SlotRef, passed: bool) {
+    /// The check or recycle that was asked for is over. A connection that did not pass has been dropped. True if that counts as a
+    /// failed use.
+    pub fn handle_checked(&mut self, now: Instant, slot: SlotRef, passed: bool) -> bool {
         let Some(State::Checking { life, last_used, since, aside }) =
             self.current(slot).map(|found| found.state.clone())
         else {
-            return;
+            return false;
         };
         let life = life.seen_at(now);
         let backend = self.slots[slot.index()].backend;
         if !passed {
+            let failed = self.is_failed_use(now, life, aside, since);
             let (then, ejected) = self.not_passed(now, slot.index, life, aside, since);
             self.follow(now, slot.index, then);
             if ejected {
                 self.leave_out(now, backend);
             }
-            return;
+            return failed;
         }
         let life = Life { checked: since, ..life };
         if let Aside::AfterUse { report, .. } = aside
@@ -101,7 +103,7 @@ impl Machine {
             let aside = Aside::Suspect { unknown: false };
             self.make_suspect(slot.index, State::Checking { life, last_used, since: now, aside });
             self.check_suspects(now, backend);
-            return;
+            return false;
         }
         match aside {
             Aside::Check => self.take_back(now, slot.index, life, last_used),
@@ -113,23 +115,29 @@ impl Machine {
             }
             Aside::AfterUse { .. } => self.offer(now, slot.index, life),
         }
+        false
+    }
+
+    /// Whether a failed check or recycle that began then is a failed use: after a use, unless its user has reported one already, or
+    /// the connection had served others and is simply gone: then its server may have closed it after this use.
+    fn is_failed_use(&self, now: Instant, life: Life, aside: Aside, since: Instant) -> bool {
+        let is_gone = life.uses > 1 && now < since + AT_ONCE.min(self.options.check_timeout);
+        match aside {
+            Aside::AfterUse { report: Report::None | Report::Success | Report::Neutral, was_short } => {
+                was_short || !is_gone
+            }
+            Aside::AfterUse { .. } | Aside::Check | Aside::Suspect { .. } | Aside::SuspectCheck => false,
+        }
     }
 
     /// What follows when a connection has not passed a check or recycle that began then; and whether its backend is ejected now.
-    /// After a use this is a failed use, unless its user has reported one already, or the connection had served others and is
-    /// simply gone: then its server may have closed it after this use.
     fn not_passed(&mut self, now: Instant, index: u32, life: Life, aside: Aside, since: Instant) -> (Then, bool) {
         let backend = self.slots[index as usize].backend;
-        let is_gone = life.uses > 1 && now < since + AT_ONCE.min(self.options.check_timeout);
-        let ejected = match aside {
-            Aside::AfterUse { report: Report::None | Report::Success | Report::Neutral, was_short }
-                if was_short || !is_gone =>
-            {
-                self.fail_with(now, backend, life);
-                self.count_failure(now, backend)
-            }
-            Aside::AfterUse { .. } | Aside::Check | Aside::Suspect { .. } | Aside::SuspectCheck => false,
-        };
+        let failed = self.is_failed_use(now, life, aside, since);
+        if failed {
+            self.fail_with(now, backend, life);
+        }
+        let ejected = failed && self.count_failure(now, backend);
         let then = match aside {
             Aside::AfterUse { .. } | Aside::Check => {
                 self.suspect_siblings(now, index);

@@ -30,7 +30,8 @@ impl Machine {
         let Some(found) = self.current(slot) else { return };
         let (backend, State::Checking { life, last_used, .. }) = (found.backend, found.state.clone()) else { return };
         if !self.backends.get(backend).is_suspect(life.checked) {
-            return self.handle_checked(now, slot, true);
+            self.handle_checked(now, slot, true);
+            return;
         }
         self.make_suspect(
             slot.index,

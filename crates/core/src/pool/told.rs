@@ -137,6 +137,17 @@ impl Request {
     }
 }
 
+/// What the end of a connection counts as against its backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Nothing.
+    None,
+    /// A failed attempt to connect: it ended young and unused.
+    FailedAttempt,
+    /// A failed use.
+    FailedUse,
+}
+
 /// How a claim begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {

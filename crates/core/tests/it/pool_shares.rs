@@ -156,7 +156,9 @@ impl Traffic {
                 }
             }
             Event::Connected(..) => {}
-            Event::Checked(slot, passed) => self.machine.handle_checked(now, slot, passed),
+            Event::Checked(slot, passed) => {
+                self.machine.handle_checked(now, slot, passed);
+            }
             Event::Closed(slot) => self.machine.handle_closed(now, slot),
             Event::UseEnds { slot, failed } => self.end_use(slot, failed),
         }

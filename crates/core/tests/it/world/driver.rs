@@ -351,7 +351,9 @@ impl World {
             self.seats[slot.index()].content = Content::Nothing;
         }
         match passed {
-            Some(passed) => self.machine.handle_checked(now, slot, passed),
+            Some(passed) => {
+                self.machine.handle_checked(now, slot, passed);
+            }
             None => self.machine.handle_unchecked(now, slot),
         }
         self.after_driver_call();
