@@ -15,6 +15,7 @@ mod limits;
 mod plan_properties;
 mod plan_recorded;
 mod pool_avoid;
+mod pool_hold_off;
 mod pool_limits;
 mod pool_outage;
 mod pool_probes;
