@@ -301,6 +301,8 @@ pub(crate) struct Slot {
     pub(crate) probe: bool,
     /// The backend has sent bytes on its connection that no user has read.
     pub(crate) has_unread: bool,
+    /// Its connection was reset, or broke in another way that its backend is to blame for.
+    pub(crate) is_broken: bool,
     /// Its connection is cleaned after use, before it is lent again.
     pub(crate) recycles: bool,
     pub(crate) state: State,

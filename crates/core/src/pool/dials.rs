@@ -17,6 +17,7 @@ impl Machine {
                 dialled_at: now,
                 probe,
                 has_unread: false,
+                is_broken: false,
                 recycles: false,
                 state: State::Gone,
             });
@@ -86,7 +87,7 @@ impl Machine {
         let timeout = tries.timeout();
         let slot = self.enter(index, State::Connecting { tries, deadline: now + timeout });
         let dialled = &mut self.slots[index as usize];
-        (dialled.dialled_at, dialled.has_unread) = (now, false);
+        (dialled.dialled_at, dialled.has_unread, dialled.is_broken) = (now, false, false);
         self.set_timer(now + timeout, slot);
         self.set_timer(now + patience(timeout), slot);
         self.expect_hanging(now);

@@ -4,11 +4,16 @@
 //! for each, which waits a minute for the client's first packet. Replacing a closed spare at once would keep the server from
 //! stopping. So during the hold-off, the pool connects to the backend for waiting claims only. A server that greets its clients, and
 //! closes a connection whose client does not answer, is not shutting down: its connection is replaced.
+//!
+//! Nor is a server that is gone. An orderly shutdown does not reset a connection on which nothing was sent, and until it ends,
+//! the server can be connected to. So an unused connection that is reset begins no hold-off, and ends one, as does a connect
+//! that fails: the backend is tried with the delays of its recovery policy, and is dead when its attempts run out.
+//! A used connection that is reset says nothing: a server that shuts down resets those whose clients sent something it had not read.
 
 use super::Machine;
 use super::dials::is_failed_attempt;
 use crate::backends::Health;
-use crate::slot::{Life, Phase, SlotRef, State, Then};
+use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
 use std::time::Instant;
 
 impl Machine {
@@ -20,13 +25,16 @@ impl Machine {
     }
 
     /// The backend has closed a connection: what follows for the slot, and whether that was a failed attempt. If the connection
-    /// was never used and nothing was sent on it, the hold-off begins (see [`Options::replace_unused_after`]), and the slot is
-    /// given up.
+    /// was never used, nothing was sent on it and it was not reset, the hold-off begins (see [`Options::replace_unused_after`]), and
+    /// the slot is given up.
     ///
     /// [`Options::replace_unused_after`]: super::Options::replace_unused_after
     pub(super) fn after_close(&mut self, now: Instant, index: u32, life: Life) -> (Then, bool) {
-        let has_unread = self.slots[index as usize].has_unread;
-        let holds_off = life.uses == 0 && !has_unread && self.begin_hold_off(now, index);
+        let Slot { backend, has_unread, is_broken, .. } = self.slots[index as usize];
+        if life.uses == 0 && is_broken {
+            self.end_hold_off(backend);
+        }
+        let holds_off = life.uses == 0 && !has_unread && !is_broken && self.begin_hold_off(now, index);
         let then = self.after_end(now, index, life, false);
         (if holds_off { Then::Gone } else { then }, is_failed_attempt(life, false))
     }
@@ -58,13 +66,20 @@ impl Machine {
         true
     }
 
+    /// The backend is gone, or its attempts ran out: it is not shutting down.
+    pub(super) fn end_hold_off(&mut self, backend: u32) {
+        if self.backends.get_mut(backend).held_off_until.take().is_some() {
+            self.plan_soon();
+        }
+    }
+
     /// Whether a backend gets no further connection now: its hold-off lasts, and as many as claims wait are under way already.
     pub(super) fn is_held_off(&mut self, now: Instant, backend: u32) -> bool {
         let record = self.backends.get(backend);
         let Some(until) = record.held_off_until.filter(|until| *until > now) else { return false };
         let under_way: usize =
             [Phase::Held, Phase::Connecting, Phase::Backoff].map(|phase| record.counts.of(phase)).iter().sum();
-        if record.health.is_dead() || under_way < self.waiters.len() {
+        if under_way < self.waiters.len() {
             return false;
         }
         self.look_again(until);

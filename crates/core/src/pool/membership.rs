@@ -22,7 +22,7 @@ pub(super) struct BackendSlots {
     pub(super) counts: Counts,
     /// Those of `slots` that are probes, by phase. They are not among `counts`.
     pub(super) probes: Counts,
-    /// The backend closed an unused connection: until then only waiting claims are connected.
+    /// The backend closed an unused connection: until then only waiting claims are connected. May be over.
     pub(super) held_off_until: Option<Instant>,
     /// Of each connection that ended: when its place may be dialled again.
     pub(super) pauses: VecDeque<Instant>,
@@ -174,6 +174,7 @@ impl Machine {
     pub(super) fn bury(&mut self, now: Instant, index: u32, slot: u32) {
         let worked = self.backends.get(index).health.has_worked();
         self.backends.set_health(index, Health::Dead { worked });
+        self.end_hold_off(index);
         self.close_suspects(now, index, NONE);
         self.begin_probing(now, index, slot);
         self.plan_soon();

@@ -30,7 +30,8 @@ pub struct Options {
     pub max_lifetime: Option<Duration>,
     /// When a backend closes a connection that was never used, and on which it has sent nothing
     /// ([`handle_unread`](super::Machine::handle_unread)), its other unused connections are closed, and it gets no new spares for
-    /// this long; claims that wait are connected all the same. Default none: what is closed is replaced at once.
+    /// this long; claims that wait are connected all the same. An unused connection that is reset begins no hold-off, and ends one, as
+    /// does a connect that fails. Default none: what is closed is replaced at once.
     pub replace_unused_after: Option<Duration>,
     /// A connection is retired after so many claims. Default none.
     pub max_uses: Option<u64>,

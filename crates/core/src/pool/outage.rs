@@ -66,6 +66,7 @@ impl Machine {
 
     /// An attempt that began then has failed.
     pub(super) fn note_failed_attempt(&mut self, backend: u32, began: Option<Instant>) {
+        self.end_hold_off(backend);
         self.backends.note_failed_attempt(backend, began, self.outage.as_mut());
         self.attention |= self.outage.is_some();
     }

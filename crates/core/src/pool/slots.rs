@@ -264,7 +264,7 @@ impl Machine {
         let over = self.is_closed() || record.health.is_removed();
         let left_out = self.is_out(backend);
         match then {
-            Then::Retry { tries, until } if !over && !left_out => {
+            Then::Retry { tries, until } if !over && !left_out && !self.is_held_off(now, backend) => {
                 if until <= now {
                     self.dial(now, index, tries);
                 } else {

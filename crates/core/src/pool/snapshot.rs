@@ -60,6 +60,9 @@ pub struct BackendSnapshot {
     pub probes: Counts,
     /// Until when it is left out for having failed its users, if it is; a dead one may be ejected as well.
     pub ejected_until: Option<Instant>,
+    /// Until when it gets connections for waiting claims only, if it closed an unused connection; may be over. See
+    /// [`Options::replace_unused_after`](super::Options::replace_unused_after).
+    pub held_off_until: Option<Instant>,
     /// When a use of it last succeeded, to within a few hundred milliseconds.
     pub last_success: Option<Instant>,
     /// Its active checks.
@@ -159,6 +162,7 @@ impl Machine {
             counts: record.counts,
             probes: record.probes,
             ejected_until: record.uses.ejected_until(),
+            held_off_until: record.held_off_until,
             last_success: record.uses.last_success(),
             checks: record.checks.counts(),
             stalled: self.stalled.contains(&index),

@@ -20,6 +20,7 @@ impl Machine {
     /// its end. The idle connections of the backend become suspect.
     pub fn handle_broken(&mut self, now: Instant, slot: SlotRef) {
         if self.is_current(slot) {
+            self.slots[slot.index()].is_broken = true;
             self.suspect_siblings(now, slot.index);
         }
     }

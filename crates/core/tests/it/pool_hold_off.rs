@@ -1,13 +1,19 @@
-//! Hold-off: a backend that closes an unused connection gets no spares for a while.
+//! Hold-off: a backend that closes an unused connection gets no spares for a while, unless it is gone.
 
 use crate::stage::{Stage, ms, options, policy, recovery};
 use carom_core::backend::BackendState;
 use carom_core::pool::{BackendSnapshot, Ending, Options, Outcome};
 use carom_core::slot::{Phase, SlotRef};
+use std::time::Duration;
 
 fn shown(stage: &Stage, number: u16) -> BackendSnapshot {
     let snapshot = stage.machine.snapshot();
     snapshot.backends.into_iter().find(|found| found.backend.port() == number).unwrap()
+}
+
+/// How long a backend is still held off, as the snapshot shows it.
+fn held_off(stage: &Stage, number: u16) -> Option<Duration> {
+    shown(stage, number).held_off_until.map(|until| until.saturating_duration_since(stage.now))
 }
 
 /// Two spares, and a hold-off of 10 s.
@@ -18,11 +24,14 @@ fn holding_off() -> Options {
 #[test]
 fn unused_connection_closed_by_its_backend_is_not_replaced_during_the_hold_off() {
     let mut stage = Stage::connected(holding_off(), &[1]);
+    assert_eq!(held_off(&stage, 1), None);
     stage.end_idle(2);
     assert_eq!((stage.slots_of(1), stage.dialling(1)), (0, 0));
+    assert_eq!(held_off(&stage, 1), Some(ms(9_999)), "the snapshot shows it");
     stage.pass(ms(9_900));
     assert_eq!((stage.slots_of(1), stage.dialling(1)), (0, 0));
     stage.pass(ms(200));
+    assert_eq!(held_off(&stage, 1), Some(Duration::ZERO));
     stage.accept_all();
     assert_eq!(stage.slots_of(1), 2, "the spares are back after 10 s");
 }
@@ -130,4 +139,108 @@ fn failures_count_across_hold_offs_until_the_backend_is_dead() {
     assert_eq!(shown(&stage, 1).state, BackendState::Dead);
     stage.pass(ms(400));
     assert_eq!(stage.dialling(1), 1, "a dead backend is probed as ever");
+}
+
+/// Attempts with delays of 100 ms and 200 ms, and a claim that has met the first refusal.
+fn refused_once() -> Stage {
+    let recovery = policy(3).delay(ms(100)).into();
+    let mut stage = Stage::connected(Options { recovery, ..holding_off() }, &[1]);
+    stage.end_idle(2);
+    let waiter = stage.wait(ms(5_000));
+    stage.pass(ms(100));
+    stage.refuse(1);
+    assert!(stage.machine.forget_waiter(waiter), "its caller gives up");
+    stage.go();
+    stage
+}
+
+#[test]
+fn backend_that_refuses_a_connect_during_its_hold_off_is_tried_with_the_normal_delays_until_it_is_dead() {
+    let mut stage = refused_once();
+    assert_eq!((held_off(&stage, 1), shown(&stage, 1).state), (None, BackendState::Healthy));
+    assert_eq!(shown(&stage, 1).next_attempt, Some(stage.now + ms(100)));
+    for delay in [100, 200] {
+        stage.pass(ms(delay - 1));
+        assert_eq!((stage.dialling(1), shown(&stage, 1).state), (0, BackendState::Healthy), "before {delay} ms");
+        stage.pass(ms(1));
+        while stage.dialling(1) > 0 {
+            stage.refuse(1);
+        }
+    }
+    assert_eq!((held_off(&stage, 1), shown(&stage, 1).state), (None, BackendState::Dead));
+    stage.pass(ms(1_000));
+    assert_eq!(stage.dialling(1), 1, "it is probed");
+}
+
+#[test]
+fn backend_that_accepts_connections_again_after_a_refusal_has_its_spares_before_the_hold_off_would_have_ended() {
+    let mut stage = refused_once();
+    stage.pass(ms(100));
+    stage.accept_all();
+    stage.pass(ms(100));
+    stage.accept_all();
+    assert_eq!((stage.of(Phase::Idle), held_off(&stage, 1)), (2, None));
+}
+
+#[test]
+fn connect_that_times_out_ends_the_hold_off() {
+    let mut stage = Stage::connected(holding_off(), &[1]);
+    stage.end_idle(2);
+    stage.wait(ms(5_000));
+    stage.pass(ms(500));
+    assert_eq!(held_off(&stage, 1), None);
+}
+
+#[test]
+fn connect_that_succeeds_for_a_waiting_claim_leaves_the_hold_off() {
+    let mut stage = Stage::connected(holding_off(), &[1]);
+    stage.end_idle(2);
+    let waiter = stage.wait(ms(5_000));
+    stage.accept_all();
+    assert!(stage.granted(waiter).is_some());
+    stage.pass(ms(5_000));
+    assert!(held_off(&stage, 1).is_some());
+    assert_eq!((stage.of(Phase::Idle), stage.dialling(1)), (0, 0));
+}
+
+/// An unused connection that is idle is reset.
+fn reset_unused(stage: &mut Stage) {
+    let is_unused = |slot: &&SlotRef| stage.machine.life(**slot).is_some_and(|life| life.uses() == 0);
+    let unused = *stage.watches.iter().find(is_unused).expect("an unused connection is watched");
+    stage.machine.handle_broken(stage.now, unused);
+    stage.machine.handle_ended(stage.now, unused, Ending::Seen);
+    stage.go();
+}
+
+#[test]
+fn unused_connection_that_is_reset_is_replaced_without_a_hold_off() {
+    let recovery = policy(3).delay(ms(100)).into();
+    let mut stage = Stage::connected(Options { spares: 1, recovery, ..holding_off() }, &[1]);
+    stage.pass(ms(1_000));
+    reset_unused(&mut stage);
+    assert_eq!((held_off(&stage, 1), stage.dialling(1)), (None, 0));
+    stage.pass(ms(100));
+    assert_eq!(stage.dialling(1), 1, "after the normal delay");
+}
+
+#[test]
+fn reset_of_an_unused_connection_ends_the_hold_off_and_reset_of_a_used_one_does_not() {
+    let mut stage = Stage::connected(holding_off(), &[1]);
+    stage.end_idle(2);
+    let (first, second) = (stage.wait(ms(5_000)), stage.wait(ms(5_000)));
+    stage.accept(1);
+    assert!(stage.machine.forget_waiter(second), "its connection will be unused");
+    stage.accept_all();
+    let used = stage.granted(first).unwrap();
+    stage.machine.handle_broken(stage.now, used);
+    stage.release(used, Outcome::Broken);
+    assert!(held_off(&stage, 1).is_some());
+    // It is suspect since the other one broke, until its check has passed.
+    let check = stage.checks.pop().expect("it is checked");
+    stage.machine.handle_checked(stage.now, check, true);
+    stage.go();
+    stage.pass(ms(1_000));
+    assert!(held_off(&stage, 1).is_some());
+    reset_unused(&mut stage);
+    assert_eq!(held_off(&stage, 1), None);
 }

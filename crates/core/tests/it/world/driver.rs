@@ -329,7 +329,9 @@ impl World {
                 if self.machine.is_current(slot) {
                     self.figures.connect_failures += 1;
                     self.was_tried(slot);
-                    self.went_wrong(self.seats[slot.index()].server);
+                    let server = self.seats[slot.index()].server;
+                    self.went_wrong(server);
+                    self.servers[server].refused_at = Some(self.clock);
                     self.seats[slot.index()].content = Content::Nothing;
                 }
                 self.machine.handle_connect_failed(now, slot);

@@ -358,8 +358,22 @@ impl World {
                 }
                 BackendState::Healthy | BackendState::Unhealthy | BackendState::Ejected => {}
             }
+            self.hold_off_is_for_backends_that_accept(backend);
             let is_dead = backend.state == BackendState::Dead;
             assert!(is_dead || probes.total() == probes.of(Phase::Closing), "probed, but not dead: {backend:?}");
+        }
+    }
+
+    /// No backend is held off that is dead, or that has refused a connect since.
+    fn hold_off_is_for_backends_that_accept(&self, backend: &BackendSnapshot) {
+        let (Some(until), Some(lasts)) = (backend.held_off_until, self.setting.options.replace_unused_after) else {
+            return assert_eq!(backend.held_off_until, None, "there are no hold-offs");
+        };
+        assert!(backend.state != BackendState::Dead && until <= self.now() + lasts, "{backend:?}");
+        if backend.state != BackendState::Removed {
+            let server = &self.servers[self.server_of(&backend.backend)];
+            let refused = server.refused_at.map(|at| self.start + at);
+            assert!(refused.is_none_or(|at| until >= at + lasts), "refused {refused:?}, and still {backend:?}");
         }
     }
 

@@ -35,6 +35,8 @@ pub(super) struct Server {
     pub(super) term: u32,
     /// When something about it went wrong last.
     pub(super) failed_at: Option<Moment>,
+    /// When it refused a connect last.
+    pub(super) refused_at: Option<Moment>,
     /// When the latest attempt began that failed.
     pub(super) tried: Option<Moment>,
 }
@@ -62,7 +64,15 @@ impl Server {
     pub(super) fn new(index: usize) -> Server {
         let address = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1 + index as u8), index as u16));
         let backend = Backend::new(format!("db-{}", index / 2), address);
-        Server { backend, behaviour: Behaviour::Healthy, known: false, term: 0, failed_at: None, tried: None }
+        Server {
+            backend,
+            behaviour: Behaviour::Healthy,
+            known: false,
+            term: 0,
+            failed_at: None,
+            refused_at: None,
+            tried: None,
+        }
     }
 }
 
