@@ -54,6 +54,7 @@ names! { GAUGES:
     BACKEND_FAILING = "carom.backend.failing", Count, "Whether the last connect to a backend of a pool failed or hangs, and no connection works.";
     BACKEND_UNRELIABLE = "carom.backend.unreliable", Count, "Whether more than one use of a backend of a pool failed lately: it gets one use a second while others serve.";
     BACKEND_SLOW_START = "carom.backend.slow_start", Count, "Whether the share of a backend of a pool still grows: it is new, or is back.";
+    BACKEND_HELD_OFF = "carom.backend.held_off", Count, "Whether a backend of a pool closed an unused connection lately, and gets connections for waiting claims only.";
     POOL_PANIC = "carom.pool.panic", Count, "Whether so few backends of a pool are healthy that ejected and unhealthy ones are used as well.";
     POOL_FAILED = "carom.pool.failed", Count, "Whether all backends of a pool are dead.";
     POOL_TARGET = "carom.pool.target", Count, "Slots that the present load of a pool asks for.";

@@ -75,6 +75,8 @@ impl Reader<'_> {
             self.gauge_of(names::BACKEND_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
             self.gauge_of(names::BACKEND_UNRELIABLE, std::slice::from_ref(&backend), seen.flags.unreliable.into());
             self.gauge_of(names::BACKEND_SLOW_START, std::slice::from_ref(&backend), seen.flags.slow_start.into());
+            let held_off = seen.flags.held_off_ms.is_some();
+            self.gauge_of(names::BACKEND_HELD_OFF, std::slice::from_ref(&backend), held_off.into());
             self.counter_of(names::POOL_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
             self.counter_of(names::POOL_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
             self.gauge_of(names::BACKEND_FAILING, &[backend], seen.flags.failing.into());

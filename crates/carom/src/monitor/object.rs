@@ -148,6 +148,9 @@ pub struct BackendFlags {
     pub unreliable: bool,
     /// Its share of the traffic still grows: it is new, or is back. Pools with a slow start only.
     pub slow_start: bool,
+    /// For how long it still gets connections for waiting claims only, in milliseconds: it closed an unused connection. Pools with
+    /// [`replace_unused_after`](crate::pool::Builder::replace_unused_after) only.
+    pub held_off_ms: Option<u64>,
     /// How long ago a use of it last succeeded, to within a few hundred milliseconds.
     pub last_success_ms: Option<u64>,
     /// Active health checks that passed.

@@ -135,6 +135,10 @@ impl<C: Connect> Builder<C> {
     /// ([`has_unread`](Connect::has_unread)), its other unused connections are closed, and it gets no new spares for this long;
     /// claims that wait are connected all the same. For servers that wait for open connections when they shut down, and for
     /// connections that say nothing until they are used. Default none: what is closed is replaced at once.
+    ///
+    /// The backend is *held off* meanwhile, which snapshots show: its state stays as it was. A backend that is gone is not held off: an unused
+    /// connection that was reset begins no hold-off, and ends one, as does a connect that fails. The backend is then tried with the delays of
+    /// its recovery policy, and is dead when the attempts run out.
     pub fn replace_unused_after(mut self, replace_unused_after: impl Into<Option<Duration>>) -> Builder<C> {
         self.options.replace_unused_after = replace_unused_after.into();
         self

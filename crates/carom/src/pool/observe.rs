@@ -56,6 +56,7 @@ fn describe(now: Instant, seen: &BackendSnapshot, slots: &[SlotGlance], told: &T
             stalled: seen.stalled,
             unreliable: seen.unreliable || seen.failing,
             slow_start: seen.starts_slowly,
+            held_off_ms: seen.held_off_until.filter(|until| *until > now).map(|until| ms_until(until, now)),
             last_success_ms: seen.last_success.map(|at| ms_since(at, now)),
             checks_passed: seen.checks.passed,
             checks_failed: seen.checks.failed,

@@ -90,6 +90,7 @@ fn describe(
             stalled: seen.stalled,
             unreliable: false,
             slow_start: false,
+            held_off_ms: None,
             last_success_ms: seen.last_success.map(|at| ms_since(at, now)),
             checks_passed: seen.checks.passed,
             checks_failed: seen.checks.failed,

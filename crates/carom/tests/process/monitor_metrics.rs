@@ -235,6 +235,7 @@ fn flags_of_backends_and_failed_checks_have_series() {
     let (kept, monitor) = (Kept::default(), Monitor::new());
     let Object::Pool(mut seen) = pool("10.0.0.1", &[], 0) else { panic!("it is a pool") };
     (seen.panic, seen.backends[0].flags.stalled, seen.backends[0].flags.failing) = (true, true, true);
+    seen.backends[0].flags.held_off_ms = Some(9_500);
     (seen.counters.checks, seen.counters.check_failures) = (9, 4);
     let _orders = show(&monitor, "orders", Object::Pool(seen));
     let _others = show(&monitor, "others", pool("10.0.0.1", &[], 0));
@@ -247,6 +248,7 @@ fn flags_of_backends_and_failed_checks_have_series() {
         assert_eq!(kept.gauge(&of_pool("pool.panic")), Some(flag));
         assert_eq!(kept.gauge(&of_backend("stalled")), Some(flag));
         assert_eq!(kept.gauge(&of_backend("failing")), Some(flag));
+        assert_eq!(kept.gauge(&of_backend("held_off")), Some(flag));
         assert_eq!(kept.gauge(&of_pool("backend.unhealthy")), Some(0.0));
     }
     let checks =

@@ -9,7 +9,7 @@
 //! Otherwise 200 with
 //!
 //! - `saturated` if clients wait for a connection although a backend works;
-//! - `degraded` if a backend of a service does not work or is stalled, or none is known; if a feed of the gateway cannot connect or is not let in; if
+//! - `degraded` if a backend of a service does not work or is stalled, all are held off, or none is known; if a feed of the gateway cannot connect or is not let in; if
 //!   the gateways that share a feed cannot reach NATS, or its upstream has no owner; or if the gateway waits for NATS to start;
 //! - `unknown` if no backend of a service has been connected to;
 //! - `ok`.
@@ -54,6 +54,9 @@ struct Service {
     /// Which of them do not respond while others do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stalled: Vec<Impaired>,
+    /// Which of them closed unused connections lately, and get connections for waiting clients only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    held_off: Vec<Impaired>,
     /// So few are healthy that those that are ejected or unhealthy are used as well.
     #[serde(skip_serializing_if = "is_false")]
     panic: bool,
@@ -95,7 +98,7 @@ struct Impaired {
     /// The last one, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// How long it is still ejected.
+    /// How long it is still ejected or held off.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_ms: Option<u64>,
 }
@@ -214,6 +217,7 @@ impl Service {
         let (dead, unhealthy) = (of_state(BackendState::Dead), of_state(BackendState::Unhealthy));
         let ejected = of_state(BackendState::Ejected);
         let stalled = backends.iter().filter(|seen| seen.flags.stalled).map(Impaired::stalled).collect();
+        let held_off = backends.iter().filter(|seen| seen.flags.held_off_ms.is_some()).map(Impaired::of).collect();
         let unknown = backends.iter().filter(|seen| seen.state == BackendState::Unknown).count();
         let live = backends.iter().filter(|seen| seen.is_healthy()).count();
         Service {
@@ -226,6 +230,7 @@ impl Service {
             unhealthy,
             ejected,
             stalled,
+            held_off,
             panic: *panic,
             busy: *busy,
             idle: *idle,
@@ -244,7 +249,8 @@ impl Impaired {
     }
 
     fn of(seen: &proxy::Backend) -> Impaired {
-        Impaired { backend: seen.name.clone(), reason: seen.reason.clone(), left_ms: seen.ejected_ms }
+        let left_ms = seen.ejected_ms.or(seen.flags.held_off_ms);
+        Impaired { backend: seen.name.clone(), reason: seen.reason.clone(), left_ms }
     }
 }
 

@@ -78,6 +78,8 @@ mod up_draining;
 #[cfg(unix)]
 mod up_healthz;
 #[cfg(unix)]
+mod up_hold_off;
+#[cfg(unix)]
 mod up_notify;
 #[cfg(unix)]
 mod up_reload;

@@ -37,6 +37,7 @@ impl Standing<'_> {
         match self.state {
             BackendState::Dead | BackendState::Unhealthy | BackendState::Ejected => Urgency::Impaired,
             _ if self.flags.failing || self.flags.stalled || self.flags.unreliable => Urgency::Strained,
+            _ if self.flags.held_off_ms.is_some() => Urgency::Strained,
             _ => Urgency::Fine,
         }
     }
@@ -47,6 +48,9 @@ impl Standing<'_> {
             BackendState::Unknown | BackendState::Healthy if self.flags.failing => (Tone::Warn, "failing"),
             BackendState::Unknown | BackendState::Healthy if self.flags.stalled => (Tone::Warn, "stalled"),
             BackendState::Unknown | BackendState::Healthy if self.flags.unreliable => (Tone::Warn, "unreliable"),
+            BackendState::Unknown | BackendState::Healthy if self.flags.held_off_ms.is_some() => {
+                (Tone::Warn, "held off")
+            }
             BackendState::Healthy if self.flags.slow_start => (Tone::Good, "healthy, slow start"),
             BackendState::Unknown => (Tone::Plain, "unknown"),
             BackendState::Healthy => (Tone::Good, "healthy"),
@@ -64,6 +68,9 @@ impl Standing<'_> {
         }
         if let Some(ms) = self.ejected_ms {
             line.push(Tone::Plain, format_args!(", back {}", sight.left(ms)));
+        }
+        if let Some(ms) = self.flags.held_off_ms {
+            line.push(Tone::Plain, format_args!(", spares {}", sight.left(ms)));
         }
         if let Some(ms) = self.next_attempt_ms {
             line.push(Tone::Plain, format_args!(", next attempt {}", sight.left(ms)));

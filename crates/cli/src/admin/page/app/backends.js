@@ -92,8 +92,10 @@ function healthOf(backend) {
   switch (backend.state) {
     case 'unknown':
     case 'healthy': {
-      const flag = ['failing', 'stalled', 'unreliable', 'slow_start'].find((name) => backend[name]);
-      return words(flag ?? backend.state);
+      const flag = ['failing', 'stalled', 'unreliable'].find((name) => backend[name]);
+      if (flag) return words(flag);
+      if (known(backend.held_off_ms)) return 'held off';
+      return words(backend.slow_start ? 'slow_start' : backend.state);
     }
     case 'ejected':
     case 'unhealthy':
@@ -106,6 +108,8 @@ function healthOf(backend) {
 function tellNext(node, backend, at) {
   if (known(backend.ejected_ms)) {
     until(node, at + backend.ejected_ms, (left) => say(node, `ejected for ${running(left)}`));
+  } else if (known(backend.held_off_ms)) {
+    until(node, at + backend.held_off_ms, (left) => say(node, `no spares for ${running(left)}`));
   } else if (known(backend.next_attempt_ms)) {
     until(node, at + backend.next_attempt_ms, (left) => say(node, left > 0 ? `next attempt in ${running(left)}` : 'next attempt now'));
   } else {

@@ -10,7 +10,7 @@ export function backendTrouble(backend) {
     case 'ejected':
       return 1;
     default:
-      return backend.failing || backend.stalled || backend.unreliable || backend.reason ? 1 : 0;
+      return backend.failing || backend.stalled || backend.unreliable || known(backend.held_off_ms) || backend.reason ? 1 : 0;
   }
 }
 
