@@ -244,6 +244,16 @@ fn of_a_thousand_slots_the_strip_fits_and_the_page_has_all() {
 }
 
 #[test]
+fn backend_that_is_held_off_is_listed_with_the_time_until_its_spares() {
+    let view = changed(|value| {
+        value["monitor"]["objects"][0]["backends"][0]["held_off_ms"] = json!(9_500);
+    });
+    let shown = "  held off, spares in 10 s";
+    assert!(page(view.clone(), "orders").contains(shown), "{}", page(view.clone(), "orders"));
+    assert!(text::text(&view, 120).contains(shown), "{}", text::text(&view, 120));
+}
+
+#[test]
 fn a_hundred_backends_are_counted_where_they_are_too_many() {
     let many = changed(|value| {
         let pool = &mut value["monitor"]["objects"][0];
