@@ -6,9 +6,10 @@
 
 mod load;
 
+pub(crate) use load::Loads;
+
 use crate::list::{Chain, Link, NONE};
 use crate::random::Random;
-use load::Loads;
 use std::time::{Duration, Instant};
 
 /// Which idle connection a claim gets.
@@ -222,7 +223,7 @@ impl Picker {
     #[cold]
     fn choose_due(&mut self, random: &mut Random) -> Option<u32> {
         let groups = &self.groups;
-        let due = self.loads.take_due(|backend| groups[backend as usize].standing != NONE);
+        let due = self.loads.take_due(|_, backend| groups[backend as usize].standing != NONE);
         due.or_else(|| self.less_loaded_of(&self.ready, random)).or_else(|| self.choose_aside(random))
     }
 

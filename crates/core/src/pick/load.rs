@@ -49,6 +49,9 @@ const SOON: f32 = 0.1;
 /// Above this the scale of picks is brought back to 1.
 const MAX_SCALE: f32 = 1e12;
 
+/// Of more backends than this, some are drawn and the least loaded of them is taken.
+const MOST_COMPARED: usize = 8;
+
 /// The share of its weight with which a backend begins its slow start.
 const FIRST_SHARE: f32 = 0.1;
 
@@ -58,16 +61,23 @@ pub(crate) struct Loads {
     loads: Vec<Load>,
     /// Backends that were not picked for a second: they are picked next.
     due: Vec<u32>,
+    /// How many backends are stalled.
+    stalled: u32,
+    /// Counts picks.
+    turns: u64,
     /// Weights differ.
     uneven: bool,
     /// Uses failed lately.
     has_failures: bool,
+    /// A backend is unreliable or starts slowly.
+    is_changing: bool,
     /// Those that are known, while the median is computed.
     latencies: Vec<u64>,
     /// What a pick counts now.
     scale: f32,
     unscale: f32,
-    /// For how long picks count, in seconds: some of the longest mean use time of a backend; 0 while none is known.
+    /// For how long picks count, in seconds: some of the longest mean use time of a backend; 0 while none is known, and no pick
+    /// counts.
     window: f32,
     /// Until when picks have faded.
     faded: Instant,
@@ -87,6 +97,8 @@ struct Load {
     picks: f32,
     /// The tick of the last pick.
     picked: u32,
+    /// The number of the last pick.
+    turn: u64,
     /// Its share among the others: its weight, less while it starts slowly.
     share: f32,
     /// What a use of it costs, in median uses.
@@ -99,6 +111,8 @@ struct Load {
     failures: u32,
     /// Its tier is worse than the one that serves.
     is_worse: bool,
+    /// It has stopped responding while others respond.
+    is_stalled: bool,
     weight: f32,
     /// When its slow start began.
     started: Option<Instant>,
@@ -112,12 +126,14 @@ impl Load {
         busy: 0,
         picks: 0.0,
         picked: 0,
+        turn: 0,
         share: 1.0,
         factor: 1.0,
         excess: 0.0,
         penalty: 0.0,
         failures: 0,
         is_worse: false,
+        is_stalled: false,
         weight: 1.0,
         started: None,
         latency: None,
@@ -126,6 +142,10 @@ impl Load {
 
     fn is_failing(&self) -> bool {
         self.failures >= FAILING
+    }
+
+    fn is_unreliable(&self) -> bool {
+        self.penalty > FAILED_USE
     }
 
     /// Excess and penalty are capped together, so that they are gone in time.
@@ -153,11 +173,14 @@ impl Loads {
         Loads {
             loads: Vec::new(),
             due: Vec::new(),
+            stalled: 0,
+            turns: 0,
             latencies: Vec::new(),
             uneven: false,
             has_failures: false,
+            is_changing: false,
             scale: 1.0,
-            unscale: 1.0,
+            unscale: 0.0,
             window: 0.0,
             faded: now,
             median: 0,
@@ -170,6 +193,9 @@ impl Loads {
 
     /// Makes room for a backend, forgetting the load of whoever had this index before.
     pub(crate) fn add(&mut self, backend: u32) {
+        if self.loads.len() > backend as usize {
+            self.set_stalled(backend, false);
+        }
         let load = Load { picked: self.tick, ..Load::NEW };
         match self.loads.get_mut(backend as usize) {
             Some(place) => *place = load,
@@ -214,7 +240,30 @@ impl Loads {
     /// Whether more than one of its uses failed lately.
     #[inline]
     pub(crate) fn is_unreliable(&self, backend: u32) -> bool {
-        self.loads[backend as usize].penalty > FAILED_USE
+        self.loads[backend as usize].is_unreliable()
+    }
+
+    /// A backend has stopped responding while others respond, or responds again. False if that was known.
+    pub(crate) fn set_stalled(&mut self, backend: u32, is_stalled: bool) -> bool {
+        let before = std::mem::replace(&mut self.loads[backend as usize].is_stalled, is_stalled);
+        self.stalled = self.stalled - u32::from(before) + u32::from(is_stalled);
+        before != is_stalled
+    }
+
+    #[inline]
+    pub(crate) fn is_stalled(&self, backend: u32) -> bool {
+        self.loads[backend as usize].is_stalled
+    }
+
+    /// Whether any backend is stalled.
+    #[inline]
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.stalled > 0
+    }
+
+    /// When an unreliable backend, or one that starts slowly, is looked at again. It needs no use to be neither.
+    pub(crate) fn next_change(&self) -> Option<Instant> {
+        self.is_changing.then_some(self.next_tick)
     }
 
     /// Whether connections come back soon, as far as is known.
@@ -273,7 +322,9 @@ impl Loads {
             }
             self.scale = 1.0;
         }
-        self.unscale = 1.0 / self.scale;
+        if self.window > 0.0 {
+            self.unscale = 1.0 / self.scale;
+        }
     }
 
     #[cold]
@@ -287,7 +338,8 @@ impl Loads {
             load.weigh(load.excess * left, load.penalty * left);
             load.grow(now, self.slow_start);
         }
-        self.has_failures = self.loads.iter().any(|load| load.failures > 0 || load.penalty > FAILED_USE);
+        self.has_failures = self.loads.iter().any(|load| load.failures > 0 || load.is_unreliable());
+        self.is_changing = self.loads.iter().any(|load| load.started.is_some() || load.is_unreliable());
         self.due.clear();
         for (backend, load) in self.loads.iter().enumerate() {
             if !load.is_worse && !self.is_picked(load) {
@@ -312,18 +364,24 @@ impl Loads {
         latencies.clear();
         self.latencies = latencies;
         let longest = self.loads.iter().filter_map(|load| Some(load.use_time?.nanos)).max();
-        if let Some(nanos) = longest {
-            self.window = USE_TIMES * nanos as f32 / 1e9;
+        let Some(nanos) = longest else { return };
+        if self.window == 0.0 {
+            // How long ago earlier picks were is not known.
+            self.loads.iter_mut().for_each(|load| load.picks = load.busy as f32 * self.scale);
+            self.unscale = 1.0 / self.scale;
         }
+        self.window = USE_TIMES * nanos as f32 / 1e9;
     }
 
     /// A connection of the backend is in use from now on.
     #[inline]
     pub(crate) fn begin_use(&mut self, backend: u32) {
         let load = &mut self.loads[backend as usize];
+        self.turns += 1;
         load.busy += 1;
         load.picks += self.scale;
         load.picked = self.tick;
+        load.turn = self.turns;
         if !self.due.is_empty() {
             self.forget_due(backend);
         }
@@ -337,7 +395,13 @@ impl Loads {
     /// A use ended about which nothing is learnt.
     #[inline]
     pub(crate) fn end_use(&mut self, backend: u32) {
-        self.loads[backend as usize].busy -= 1;
+        self.end_uses(backend, 1);
+    }
+
+    /// So many uses ended about which nothing is learnt.
+    #[inline]
+    pub(crate) fn end_uses(&mut self, backend: u32, uses: usize) {
+        self.loads[backend as usize].busy -= uses as u32;
     }
 
     /// A connection of the backend was lent for this long.
@@ -363,7 +427,7 @@ impl Loads {
     /// A use failed: one more in a row, and perhaps a penalty.
     pub(crate) fn fail(&mut self, now: Instant, backend: u32, is_penalised: bool) {
         self.pass(now);
-        self.has_failures = true;
+        (self.has_failures, self.is_changing) = (true, true);
         let load = &mut self.loads[backend as usize];
         load.failures = load.failures.saturating_add(1);
         load.weigh(load.excess, load.penalty + if is_penalised { FAILED_USE } else { 0.0 });
@@ -405,12 +469,20 @@ impl Loads {
         }
     }
 
+    /// A backend is new, or is back after a time in which it did not work.
+    pub(crate) fn come_back(&mut self, now: Instant, backend: u32) {
+        self.begin_anew(backend);
+        self.try_at_once(backend);
+        self.start_slowly(now, backend);
+    }
+
     /// A backend is new, or is back: its share grows from now on, where that is asked for.
     pub(crate) fn start_slowly(&mut self, now: Instant, backend: u32) {
         if self.slow_start.is_some() {
             let load = &mut self.loads[backend as usize];
             load.started = Some(now);
             load.grow(now, self.slow_start);
+            self.is_changing = true;
             self.compare();
         }
     }
@@ -427,10 +499,10 @@ impl Loads {
     }
 
     /// The one of them that is to be picked next, of those that can be.
-    pub(crate) fn take_due(&mut self, can_be: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(crate) fn take_due(&mut self, can_be: impl Fn(&Loads, u32) -> bool) -> Option<u32> {
         loop {
             let due = *self.due.last()?;
-            if can_be(due) {
+            if can_be(self, due) {
                 return Some(due);
             }
             self.due.pop();
@@ -439,6 +511,12 @@ impl Loads {
 
     pub(crate) fn is_due(&self, backend: u32) -> bool {
         self.due.contains(&backend)
+    }
+
+    /// Whether something is held against a backend, so that it is picked less often than its load says.
+    pub(crate) fn is_penalised(&self, backend: u32) -> bool {
+        let load = &self.loads[backend as usize];
+        load.is_failing() || load.factor > ALIKE
     }
 
     /// The latency of this backend.
@@ -460,6 +538,42 @@ impl Loads {
         }
         let is_less = load_of_other * one.share < load_of_one * other.share;
         several[if is_less { second } else { first }]
+    }
+
+    /// The least loaded of several backends without the one to avoid, unreliable ones last; of equals the one that was picked longest
+    /// ago. Of very many it is the least loaded of some, drawn at random. Where weights differ, chance follows them: a backend without
+    /// load is picked in proportion to its weight.
+    pub(crate) fn least_loaded(
+        &self,
+        several: &[(impl Copy, u32)],
+        avoid: Option<u32>,
+        random: &mut Random,
+    ) -> Option<u32> {
+        let first = self.loads[several.first()?.1 as usize].share;
+        let (mut least, mut uneven) = (f32::INFINITY, false);
+        for &(_, backend) in several {
+            let load = &self.loads[backend as usize];
+            uneven |= load.share != first;
+            if Some(backend) != avoid {
+                least = least.min(load.factor);
+            }
+        }
+        let compared = if uneven { several.len() } else { several.len().min(MOST_COMPARED) };
+        let start = if compared < several.len() { random.below(several.len()) } else { 0 };
+        let (behind, ahead) = several.split_at(start);
+        let mut best: Option<(Rank, u32)> = None;
+        for &(_, backend) in ahead.iter().chain(behind).filter(|(_, backend)| Some(*backend) != avoid).take(compared) {
+            let load = &self.loads[backend as usize];
+            let factor = if load.factor > ALIKE * least { load.factor } else { least };
+            // The least of such numbers, each divided by a weight, belongs to a backend as often as its weight says.
+            let spread = if uneven { -(1.0 - random.fraction()).ln() as f32 } else { 1.0 };
+            let score = (self.load(load) + spread) * factor / load.share;
+            let rank = (load.is_unreliable(), score, load.turn);
+            if best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, backend));
+            }
+        }
+        best.map(|(_, backend)| backend)
     }
 
     /// Two different places of `several`, drawn by weight.
@@ -489,6 +603,9 @@ impl Loads {
         (load.picks * self.unscale).max(load.busy as f32)
     }
 }
+
+/// By what backends are compared: whether it is unreliable, its load, and the number of its last pick.
+type Rank = (bool, f32, u64);
 
 /// A moving mean that gives the latest value an eighth.
 #[derive(Clone, Copy, Debug)]
@@ -696,9 +813,9 @@ mod tests {
         }
         loads.pass(now + Duration::from_millis(1_250));
         assert!(loads.is_due(0) && !loads.is_due(1) && !loads.is_due(2));
-        assert_eq!(loads.take_due(|backend| backend != 0), None, "it has no idle connection");
+        assert_eq!(loads.take_due(|_, backend| backend != 0), None, "it has no idle connection");
         loads.pass(now + Duration::from_millis(1_500));
-        assert_eq!(loads.take_due(|_| true), Some(0));
+        assert_eq!(loads.take_due(|_, _| true), Some(0));
         loads.begin_use(0);
         assert!(!loads.has_due());
     }

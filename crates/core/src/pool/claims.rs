@@ -30,7 +30,7 @@ impl Machine {
     /// without.
     #[inline]
     pub fn time_for_claim(&self) -> Option<Instant> {
-        let is_granted = self.waiters.len() == 0 && self.stalled.is_empty() && self.picker.has_sound();
+        let is_granted = self.waiters.len() == 0 && !self.picker.loads.has_stalled() && self.picker.has_sound();
         (is_granted && !self.times_use(self.arrivals + 1) && self.is_ticking()).then_some(self.latest)
     }
 
@@ -40,8 +40,12 @@ impl Machine {
         let found = self.current(slot)?;
         let State::Busy { timed: false, .. } = found.state else { return None };
         if let Some((_, next)) = self.waiters.in_line().next() {
-            let is_plain = self.options.target_delay.is_none() && self.stalled.is_empty() && next.avoid.is_none();
-            if !is_plain || self.picker.loads.has_failures() || self.times_use(self.arrivals) {
+            let is_plain = self.options.target_delay.is_none() && next.avoid.is_none();
+            if !is_plain
+                || self.picker.loads.has_stalled()
+                || self.picker.loads.has_failures()
+                || self.times_use(self.arrivals)
+            {
                 return None;
             }
         }
@@ -512,15 +516,15 @@ impl Machine {
         let index = if avoided.is_nothing() {
             self.picker.choose(&mut self.random)
         } else {
-            let stalled = &self.stalled;
-            self.picker.choose_avoiding(|backend| avoided.includes(backend, stalled), &mut self.random)
+            let loads = &self.picker.loads;
+            self.picker.choose_avoiding(|backend| avoided.includes(backend, loads), &mut self.random)
         };
         if index.is_none_or(|index| !self.is_withheld(self.slots[index as usize].backend, can_wait)) {
             return index;
         }
         let order = self.backends.order().iter().copied();
         let withheld: Vec<u32> = order.filter(|&backend| self.is_withheld(backend, can_wait)).collect();
-        let avoids = |backend| withheld.contains(&backend) || avoided.includes(backend, &self.stalled);
+        let avoids = |backend| withheld.contains(&backend) || avoided.includes(backend, &self.picker.loads);
         self.picker.choose_avoiding(avoids, &mut self.random)
     }
 
@@ -544,7 +548,7 @@ impl Machine {
     fn another_is_sound(&self, backend: u32) -> bool {
         self.another_can_serve(|other| {
             let fails = self.picker.is_failing(other) || self.picker.is_unreliable(other);
-            other == backend || fails || self.stalled.contains(&other)
+            other == backend || fails || self.picker.loads.is_stalled(other)
         })
     }
 

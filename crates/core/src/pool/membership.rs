@@ -143,7 +143,7 @@ impl Machine {
         // It has no part in what is typical any more.
         self.picker.loads.begin_anew(index);
         self.waiters.forget_backend(index);
-        self.stalled.retain(|stalled| *stalled != index);
+        self.picker.loads.set_stalled(index, false);
         let slots = self.backends.get(index).slots.clone();
         if slots.is_empty() {
             self.forget_if_empty(index);

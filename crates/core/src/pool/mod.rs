@@ -122,8 +122,6 @@ pub struct Machine {
     unserved: u64,
     /// Backends differ in priority.
     has_tiers: bool,
-    /// Backends that get no claims while another can serve; in no order.
-    stalled: Vec<u32>,
     /// When the last hold-off of a backend ends.
     held_off_until: Option<Instant>,
     /// Something changed that a plan must answer.
@@ -177,7 +175,6 @@ impl Machine {
             counters: Counters::default(),
             unserved: 0,
             has_tiers: false,
-            stalled: Vec::new(),
             held_off_until: None,
             stale_plan: true,
             unwanted: Vec::new(),

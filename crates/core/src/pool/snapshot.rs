@@ -165,7 +165,7 @@ impl Machine {
             held_off_until: record.held_off_until,
             last_success: record.uses.last_success(),
             checks: record.checks.counts(),
-            stalled: self.stalled.contains(&index),
+            stalled: self.picker.loads.is_stalled(index),
             starts_slowly: self.picker.loads.starts_slowly(index),
             next_attempt: self.next_attempt(record),
             typical_use: self.picker.loads.typical_use(index),

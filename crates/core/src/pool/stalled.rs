@@ -2,6 +2,7 @@
 
 use super::Machine;
 use crate::backend::Backend;
+use crate::pick::Loads;
 use crate::waiters::{Avoid, Place};
 use std::time::Instant;
 
@@ -17,8 +18,8 @@ impl Avoided {
         self.named.is_none() && !self.stalled
     }
 
-    pub(super) fn includes(self, backend: u32, stalled: &[u32]) -> bool {
-        self.named == Some(backend) || self.stalled && stalled.contains(&backend)
+    pub(super) fn includes(self, backend: u32, loads: &Loads) -> bool {
+        self.named == Some(backend) || self.stalled && loads.is_stalled(backend)
     }
 }
 
@@ -27,13 +28,10 @@ impl Machine {
     /// serve, and the plan gives it one slot, as if it were dead. Its idle connections stay open unless the room is needed.
     pub fn set_stalled(&mut self, now: Instant, backend: &Backend, stalled: bool) {
         let Some(index) = self.backends.find(backend) else { return };
-        if self.stalled.contains(&index) == stalled || self.is_closed() {
+        if self.is_closed() || !self.picker.loads.set_stalled(index, stalled) {
             return;
         }
-        if stalled {
-            self.stalled.push(index);
-        } else {
-            self.stalled.retain(|other| *other != index);
+        if !stalled {
             self.serve_choosy(now);
         }
         self.plan_soon();
@@ -42,13 +40,13 @@ impl Machine {
     /// What a claim does not take. If nothing else can serve, it is rather the backend it named than a stalled one.
     pub(super) fn avoided(&self, now: Instant, place: Place) -> Avoided {
         let named = place.avoid.filter(|avoid| avoid.until > now).map(|Avoid { backend, .. }| backend);
-        let all = Avoided { named, stalled: !self.stalled.is_empty() };
+        let all = Avoided { named, stalled: self.picker.loads.has_stalled() };
         let nothing = Avoided { named: None, stalled: false };
         let candidates = [all, Avoided { named: None, ..all }, Avoided { stalled: false, ..all }];
         let can_serve = |avoided: &Avoided| {
             // Rather a failing backend than a stalled one, and rather the one that was named than a failing one.
             let fails = |backend| avoided.named.is_some() && self.picker.is_failing(backend);
-            let avoids = |backend| avoided.includes(backend, &self.stalled) || fails(backend);
+            let avoids = |backend| avoided.includes(backend, &self.picker.loads) || fails(backend);
             avoided.is_nothing() || self.another_can_serve(avoids)
         };
         candidates.into_iter().find(can_serve).unwrap_or(nothing)
@@ -56,13 +54,15 @@ impl Machine {
 
     /// Whether a claim takes a connection to this backend.
     pub(super) fn takes(&self, now: Instant, place: Place, backend: u32) -> bool {
-        let is_avoided = place.avoid.is_some_and(|avoid| avoid.backend == backend) || self.stalled.contains(&backend);
-        !is_avoided || !self.avoided(now, place).includes(backend, &self.stalled)
+        let is_avoided =
+            place.avoid.is_some_and(|avoid| avoid.backend == backend) || self.picker.loads.is_stalled(backend);
+        !is_avoided || !self.avoided(now, place).includes(backend, &self.picker.loads)
     }
 
     /// Whether the plan gives it one slot: it is stalled, and another backend is not.
     pub(super) fn is_set_aside_as_stalled(&self, index: u32) -> bool {
-        let responds = |other: &u32| !self.stalled.contains(other) && self.backends.get(*other).counts.working() > 0;
-        self.stalled.contains(&index) && self.backends.order().iter().any(responds)
+        let responds =
+            |other: &u32| !self.picker.loads.is_stalled(*other) && self.backends.get(*other).counts.working() > 0;
+        self.picker.loads.is_stalled(index) && self.backends.order().iter().any(responds)
     }
 }
