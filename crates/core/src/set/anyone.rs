@@ -28,7 +28,8 @@ impl Machine {
 
     /// Those who take any backend get what there is, or a dial.
     pub(super) fn serve_any(&mut self, now: Instant) {
-        while let (Some(&waiter), Some(connection)) = (self.any.first(), self.open.first()) {
+        while let Some(&waiter) = self.any.first() {
+            let Some(connection) = self.choose_open(None) else { break };
             self.deliver(now, waiter, connection);
             self.abort_unneeded(now);
         }
@@ -74,11 +75,15 @@ impl Machine {
         }
     }
 
-    /// The known backend to go to first, of those that are not ejected: not dead, not waiting for its next attempt, most important, least used.
+    /// The known backend to go to first, of those that are not ejected: not dead, not waiting for its next attempt, responding,
+    /// not failing, most important, least used.
     fn best_backend(&self, now: Instant, fits: impl Fn(u32, &Record) -> bool) -> Option<u32> {
         let order = |id: &&u32| {
             let record = self.backends.get(**id);
-            (record.health.is_dead(), record.must_wait(now), record.backend.priority(), record.alive)
+            let loads = &self.loads;
+            let is_left_out = loads.is_stalled(**id) || loads.is_failing(**id) && !loads.is_due(**id);
+            let (priority, is_unreliable) = (record.backend.priority(), loads.is_unreliable(**id));
+            (record.health.is_dead(), record.must_wait(now), is_left_out, priority, is_unreliable, record.alive)
         };
         let fits = |id: &&u32| !self.is_out(**id) && fits(**id, self.backends.get(**id));
         self.backends.order().iter().filter(fits).min_by_key(order).copied()

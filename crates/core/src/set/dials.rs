@@ -15,6 +15,7 @@ impl Machine {
         let Some((backend, place)) = self.dialled(id) else { return };
         let policy = self.policy(backend).clone();
         let record = self.record(backend);
+        let (before, worked) = (record.health, record.works());
         record.connecting -= 1;
         record.accused = None;
         let failures = record.setback.take().map_or(0, |setback| setback.failures);
@@ -24,6 +25,9 @@ impl Machine {
             self.backends.revive(backend);
         }
         self.backends.set_health(backend, Health::Proven { doubt: Doubt::None, rest: None });
+        if !worked && (before.doubt() != Some(Doubt::None) || !before.has_worked()) {
+            self.loads.come_back(now, backend);
+        }
         self.rotate(now);
         let connection = Connection {
             backend,
@@ -37,12 +41,11 @@ impl Machine {
             last_used: now,
             failures: failures.max(tried),
             taking: Taking::Leases,
-            rank: (false, 0),
         };
         self.place(backend, place).connection = Some(id);
         self.note_outage(now);
         self.entries[id.index()].what = What::Connection(connection);
-        self.reopen(id);
+        self.classify(backend);
         self.connected += 1;
         // What somebody asked for by name says nothing about those that the set knows.
         if self.backends.get(backend).known || self.state == State::Starting {

@@ -103,7 +103,7 @@ impl Machine {
         }
         place.planned = true;
         if let Some(connection) = place.connection {
-            self.reopen(connection);
+            self.classify(id);
             if let Some(connection) = self.connection_mut(connection) {
                 connection.idleness.use_again();
             }

@@ -62,6 +62,7 @@ impl Machine {
             State::Starting | State::Running | State::Failed => {}
             State::Stopping | State::Stopped => return self.refused(Refusal::Closed),
         }
+        self.loads.pass(now);
         if let Some(refusal) = self.misplaced(&want) {
             return self.refused(refusal);
         }
@@ -77,7 +78,7 @@ impl Machine {
     }
 
     /// A lease of a connection that is up, after which there is nothing to do and nobody to tell; or declines: then
-    /// [`Machine::lease`] is to be asked.
+    /// [`Machine::lease`] is to be asked. It needs no time: what depends on it is as of the last lease that ended, or the last report.
     pub fn lease_warm(
         &mut self,
         backend: Option<&Backend>,
@@ -85,11 +86,10 @@ impl Machine {
         avoid: Option<&Backend>,
     ) -> Option<ConnectionId> {
         let connection = match (backend, place) {
-            (None, None) => match avoid {
-                _ if !self.stalled.is_empty() => self.responding(avoid).or_else(|| self.open.first())?,
-                None => self.open.first()?,
-                Some(avoid) => self.another_than(avoid).or_else(|| self.open.first())?,
-            },
+            (None, None) => {
+                let avoid = avoid.and_then(|avoid| self.backends.find(avoid));
+                self.choose_open(avoid)?
+            }
             (None, Some(_)) => return None,
             (Some(_), Some(place)) if place >= self.options.per_backend => return None,
             (Some(_), None) if self.options.per_backend == 0 => return None,
@@ -149,8 +149,8 @@ impl Machine {
     pub fn set_capacity(&mut self, id: ConnectionId, capacity: usize) {
         let Some(connection) = self.connection_mut(id) else { return };
         connection.capacity = capacity;
-        let key = connection.key(id);
-        self.open.replace(key);
+        let backend = connection.backend;
+        self.classify(backend);
     }
 
     /// A waiter is gone, of its own accord. Whether it was waiting.
@@ -187,7 +187,7 @@ impl Machine {
 
     /// When nothing is up that this lease may be of.
     fn lease_of(&mut self, now: Instant, backend: &Backend, place: Option<usize>, timeout: Duration) -> Leased {
-        let id = self.record_of(backend);
+        let id = self.record_of(now, backend);
         let place = match place {
             Some(place) if place < self.options.per_backend => place as u32,
             Some(_) | None => self.choose_place(id),
@@ -215,29 +215,29 @@ impl Machine {
 
     /// Counts a lease. It is in use from here on, before whoever asked has heard of it.
     pub(super) fn grant(&mut self, id: ConnectionId) {
-        self.turns += 1;
         self.counters.leases += 1;
-        let turn = self.turns;
+        let turn = self.counters.leases;
         let Some(connection) = self.connection_mut(id) else { return };
         connection.leases += 1;
         connection.turn = turn;
         connection.idleness.use_again();
-        let key = connection.key(id);
-        self.open.replace(key);
+        let (backend, fills) = (connection.backend, connection.leases == connection.capacity);
+        self.loads.begin_use(backend);
+        if fills {
+            self.classify(backend);
+        }
     }
 
     fn count_back(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connection_mut(id) else { return };
         (connection.leases, connection.last_used) = (connection.leases - 1, now);
         connection.served |= connection.taking == Taking::Leases;
-        let key = connection.key(id);
-        self.open.replace(key);
-    }
-
-    /// The connection to be leased next of those that lead elsewhere.
-    fn another_than(&self, avoid: &Backend) -> Option<ConnectionId> {
-        let avoid = self.backends.find(avoid)?;
-        self.open.first_that(|id| self.connection(id).is_some_and(|connection| connection.backend != avoid))
+        let (backend, had_room) = (connection.backend, connection.leases + 1 < connection.capacity);
+        self.loads.pass(now);
+        self.loads.end_use(backend);
+        if !had_room {
+            self.classify(backend);
+        }
     }
 
     pub(super) fn deliver(&mut self, now: Instant, waiter: WaiterId, id: ConnectionId) {

@@ -17,7 +17,8 @@ impl Machine {
         let places = self.options.per_backend;
         let diff = self.backends.update(current, || BackendPlaces::new(places), &mut self.random);
         for &id in diff.changed.iter().chain(&diff.added) {
-            self.reopen_all(id);
+            self.weigh(now, id);
+            self.classify(id);
         }
         for &id in &diff.removed {
             self.give_up(now, id, Some(now + self.options.drain_timeout));
@@ -28,6 +29,7 @@ impl Machine {
         if diff.is_empty() {
             return;
         }
+        self.loads.compare();
         let works = |id: &u32| self.backends.get(*id).works();
         if self.state == State::Failed && diff.added.iter().any(works) {
             self.state = State::Running;
@@ -48,13 +50,6 @@ impl Machine {
             for waiter in std::mem::take(&mut self.any) {
                 self.refuse(waiter, refusal.clone());
             }
-        }
-    }
-
-    pub(super) fn reopen_all(&mut self, id: u32) {
-        let connections: Vec<_> = self.backends.get(id).places.iter().filter_map(|place| place.connection).collect();
-        for connection in connections {
-            self.reopen(connection);
         }
     }
 
@@ -117,10 +112,10 @@ impl Machine {
     pub(super) fn leave_place(&mut self, id: ConnectionId) {
         let Some(connection) = self.connection(id) else { return };
         let (backend, place) = (connection.backend, connection.place);
-        self.open.remove(id);
         let found = self.place(backend, place);
         if found.connection == Some(id) {
             found.vacate();
+            self.classify(backend);
         }
     }
 

@@ -58,10 +58,11 @@ use crate::backends::{Backends, Outage};
 pub use crate::backends::{CheckCounts, CheckId, Readiness};
 use crate::news::News;
 use crate::options::OptionsError;
+use crate::pick::Loads;
 use crate::random::Random;
 use crate::timers::Timers;
 use leases::Waiter;
-use open::Open;
+use open::Class;
 use places::{BackendPlaces, Connection, Entry};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -201,12 +202,9 @@ pub struct Machine {
     backends: Backends<BackendPlaces>,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Connections to known backends that take leases of any kind.
-    open: Open,
-    /// Counts leases, so that it is known who was leased longest ago.
-    turns: u64,
-    /// Backends that get no leases of any backend while another is connected; in no order.
-    stalled: Vec<u32>,
+    /// Backends with a connection that a lease of any backend may be of, in order of their classes.
+    open: Vec<(Class, u32)>,
+    loads: Loads,
     /// Connections of whatever kind.
     connected: usize,
     waiters: BTreeMap<WaiterId, Waiter>,
@@ -241,15 +239,13 @@ impl Machine {
         options.validate()?;
         let disturb_at = options.eager.then(|| now + options.decoherence);
         Ok(Machine {
-            options,
             random: Random::new(seed),
             state: State::Starting,
             backends: Backends::default(),
             entries: Vec::new(),
             free: Vec::new(),
-            open: Open::default(),
-            stalled: Vec::new(),
-            turns: 0,
+            open: Vec::new(),
+            loads: Loads::new(options.slow_start, now),
             connected: 0,
             waiters: BTreeMap::new(),
             any: BTreeSet::new(),
@@ -266,6 +262,7 @@ impl Machine {
             counters: Counters::default(),
             actions: VecDeque::new(),
             deliveries: VecDeque::new(),
+            options,
         })
     }
 
@@ -303,12 +300,15 @@ impl Machine {
     pub fn next_timeout(&self) -> Option<Instant> {
         let failure = self.outage.and_then(|outage| outage.next_failure());
         let next_check = self.backends.next_check().filter(|_| !self.is_closed());
-        let times = [self.timers.next(), failure, self.look_at, self.release_at, self.disturb_at, next_check];
+        let next_load = self.loads.next_change().filter(|_| !self.is_closed());
+        let times =
+            [self.timers.next(), failure, self.look_at, self.release_at, self.disturb_at, next_check, next_load];
         times.into_iter().flatten().min()
     }
 
     /// Time has passed: does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.loads.pass(now);
         // What a look found is released before the next look, so that a lease can come between the two.
         self.release_unused(now);
         self.look(now);
@@ -399,23 +399,6 @@ impl Machine {
         match self.entries.get_mut(id.index as usize) {
             Some(Entry { epoch, what: places::What::Connection(connection) }) if *epoch == id.epoch => Some(connection),
             Some(_) | None => None,
-        }
-    }
-
-    /// Puts a connection where it belongs among those that any lease may be of.
-    fn reopen(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connection(id) else { return };
-        let record = self.backends.get(connection.backend);
-        let place = &record.places[connection.place as usize];
-        let rank = (self.options.eager && !place.planned, record.backend.priority());
-        let takes_part = record.known && !self.is_out(connection.backend);
-        let is_open = takes_part && !place.private && place.connection == Some(id);
-        self.open.remove(id);
-        let Some(connection) = self.connection_mut(id) else { return };
-        connection.rank = rank;
-        let key = connection.key(id);
-        if is_open {
-            self.open.insert(key);
         }
     }
 

@@ -36,6 +36,13 @@ pub struct BackendGlance {
     pub is_failing: bool,
     /// It is stalled: it gets no lease that may be of any backend while another is connected.
     pub stalled: bool,
+    /// Its share of the leases still grows: it is new, or is back.
+    pub starts_slowly: bool,
+    /// More than one of its uses failed lately: leases of any backend are of another while there is one as good. If its last 5 uses
+    /// failed, it gets one lease a second.
+    pub unreliable: bool,
+    /// The latency of its uses lately, if any was reported.
+    pub typical_use: Option<Duration>,
     /// Dials under way or waiting for their turn.
     pub dialling: usize,
     /// When it is, or may be, tried again, if nothing works and nothing is under way.
@@ -86,14 +93,11 @@ impl Counters {
 impl Machine {
     /// Copies the state of every backend and connection. Linear in both.
     pub fn observe(&self) -> Observation {
-        let known = self.backends.known_records();
-        let others = self.backends.all().map(|(_, record)| record).filter(|record| !record.known && record.is_in_use());
+        let known = self.backends.order().iter().copied();
+        let others = self.backends.all().filter(|(_, record)| !record.known && record.is_in_use()).map(|(id, _)| id);
         Observation {
             figures: self.snapshot(),
-            backends: known
-                .chain(others)
-                .map(|record| record.glance(self.backends.is_panic(), self.is_stalled(record)))
-                .collect(),
+            backends: known.chain(others).map(|id| self.glance_at(id)).collect(),
             planned_at: self.planned_at,
             counters: self.counters,
         }
@@ -103,28 +107,32 @@ impl Machine {
     pub fn counters(&self) -> Counters {
         self.counters
     }
+
+    fn glance_at(&self, id: u32) -> BackendGlance {
+        let record = self.backends.get(id);
+        let is_left = !record.known && !record.places.iter().any(|place| place.is_taken());
+        BackendGlance {
+            backend: Arc::clone(&record.backend),
+            state: if is_left { BackendState::Removed } else { record.state() },
+            is_out: self.is_out(id),
+            is_failing: record.is_failing(),
+            stalled: self.loads.is_stalled(id),
+            starts_slowly: self.loads.starts_slowly(id),
+            unreliable: self.loads.is_unreliable(id) || self.loads.is_failing(id),
+            typical_use: self.loads.typical_use(id),
+            dialling: record.places.iter().map(Place::dialling).sum(),
+            next_attempt: record.next_attempt(),
+            ejected_until: record.uses.ejected_until(),
+            last_success: record.uses.last_success(),
+            checks: record.checks.counts(),
+        }
+    }
 }
 
 impl Record {
     /// There is a connection or a dial.
     fn is_in_use(&self) -> bool {
         self.alive > 0 || self.places.iter().any(|place| place.is_taken())
-    }
-
-    fn glance(&self, is_panic: bool, stalled: bool) -> BackendGlance {
-        let is_left = !self.known && !self.places.iter().any(|place| place.is_taken());
-        BackendGlance {
-            backend: Arc::clone(&self.backend),
-            state: if is_left { BackendState::Removed } else { self.state() },
-            is_out: self.is_judged_out() && !is_panic,
-            is_failing: self.is_failing(),
-            stalled,
-            dialling: self.places.iter().map(Place::dialling).sum(),
-            next_attempt: self.next_attempt(),
-            ejected_until: self.uses.ejected_until(),
-            last_success: self.uses.last_success(),
-            checks: self.checks.counts(),
-        }
     }
 
     /// What waits for its time is tried then; what nobody wants now may be tried when the last failure is old enough.

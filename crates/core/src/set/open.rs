@@ -1,168 +1,96 @@
-//! Connections that any lease may be of, the one to be leased next at hand.
+//! Which connection a lease of any backend is of.
 //!
-//! A heap that knows where each connection is in it: every lease and every release moves one connection, and most of them
-//! by a step or two.
+//! Backends with a connection that such a lease may be of stand in classes: those that respond come before stalled ones, then those
+//! whose uses succeed before failing ones, those with room before full ones, those that the plan wants before those connected to on
+//! demand, and lower priority numbers before higher ones. A lease is of the least loaded backend of the first class, and there of the
+//! connection with the fewest leases, or of several such the one that was leased longest ago.
+//!
+//! A backend that is left out of its class because uses were slow or failed is leased once a second, so that it is noticed when it has
+//! recovered.
 
+use super::Machine;
 use super::places::{ConnectionId, Rank};
 
-/// What a connection is judged by: those with room come first, then lower ranks, then fewer leases, then who was leased
-/// longest ago, so that leases one after another go round.
+/// Backends of a lower class are leased first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) full: bool,
-    pub(super) rank: Rank,
-    pub(super) leases: usize,
-    /// The number of its last lease; 0 if it has had none.
-    pub(super) turn: u64,
-    pub(super) id: ConnectionId,
+pub(super) struct Class {
+    stalled: bool,
+    /// Its last uses failed.
+    failing: bool,
+    full: bool,
+    rank: Rank,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Open {
-    /// None after a child of its own: those of `i` are at `2 i + 1` and `2 i + 2`.
-    heap: Vec<Key>,
-    /// Where a connection is in the heap, by its small number; anything, if it is not there.
-    places: Vec<usize>,
-}
-
-impl Open {
-    /// The connection to be leased next.
-    pub(super) fn first(&self) -> Option<ConnectionId> {
-        self.heap.first().map(|key| key.id)
+impl Machine {
+    /// The connection that the next lease of any backend is of: rather not of the backend to avoid, if another has as much room.
+    pub(super) fn choose_open(&mut self, avoid: Option<u32>) -> Option<ConnectionId> {
+        let backend = self.choose_backend(avoid).or_else(|| self.choose_backend(None))?;
+        self.least_leased(backend).map(|(_, connection)| connection)
     }
 
-    /// The one to be leased next of those that fit, unless it is full and the very next is not.
-    pub(super) fn first_that(&self, fits: impl Fn(ConnectionId) -> bool) -> Option<ConnectionId> {
-        let full = self.heap.first()?.full;
-        self.heap.iter().filter(|key| key.full == full && fits(key.id)).min().map(|key| key.id)
-    }
-
-    /// The one to be leased next of those that fit, full or not.
-    pub(super) fn least_that(&self, fits: impl Fn(ConnectionId) -> bool) -> Option<ConnectionId> {
-        self.heap.iter().filter(|key| fits(key.id)).min().map(|key| key.id)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    pub(super) fn contains(&self, key: &Key) -> bool {
-        self.place_of(key.id).is_some_and(|at| self.heap[at] == *key)
-    }
-
-    pub(super) fn insert(&mut self, key: Key) {
-        let number = key.id.index();
-        if self.places.len() <= number {
-            self.places.resize(number + 1, usize::MAX);
-        }
-        self.heap.push(key);
-        self.rise(self.heap.len() - 1);
-    }
-
-    /// Takes out a connection, if it is there.
-    pub(super) fn remove(&mut self, id: ConnectionId) {
-        let Some(at) = self.place_of(id) else { return };
-        self.heap.swap_remove(at);
-        if at < self.heap.len() {
-            self.settle(at);
-        }
-    }
-
-    /// A connection is judged by this now, if it is there.
-    pub(super) fn replace(&mut self, key: Key) {
-        let Some(at) = self.place_of(key.id) else { return };
-        self.heap[at] = key;
-        self.settle(at);
-    }
-
-    fn place_of(&self, id: ConnectionId) -> Option<usize> {
-        let at = *self.places.get(id.index())?;
-        (self.heap.get(at)?.id == id).then_some(at)
-    }
-
-    /// Puts what is here where it belongs.
-    fn settle(&mut self, at: usize) {
-        let at = self.rise(at);
-        self.sink(at);
-    }
-
-    fn rise(&mut self, mut at: usize) -> usize {
-        while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
-            let parent = (at - 1) / 2;
-            self.heap.swap(at, parent);
-            self.places[self.heap[at].id.index()] = at;
-            at = parent;
-        }
-        self.places[self.heap[at].id.index()] = at;
-        at
-    }
-
-    fn sink(&mut self, mut at: usize) {
-        loop {
-            let children = (2 * at + 1..self.heap.len()).take(2);
-            let Some(least) = children.min_by_key(|child| self.heap[*child]) else { return };
-            if self.heap[at] <= self.heap[least] {
-                return;
+    #[inline]
+    fn choose_backend(&mut self, avoid: Option<u32>) -> Option<u32> {
+        let Machine { open, loads, backends, random, .. } = self;
+        let &(first, _) = open.first()?;
+        if loads.has_due() {
+            let is_due = |backend: u32| {
+                let class = backends.get(backend).class.map(|class| Class { failing: false, ..class });
+                Some(backend) != avoid && class.is_some_and(|class| class <= first)
+            };
+            let due = loads.take_due(|loads, backend| loads.is_penalised(backend) && is_due(backend));
+            if due.is_some() {
+                return due;
             }
-            self.heap.swap(at, least);
-            self.places[self.heap[at].id.index()] = at;
-            self.places[self.heap[least].id.index()] = least;
-            at = least;
         }
+        let start = match avoid {
+            None => 0,
+            Some(avoid) => open.iter().position(|&(_, backend)| backend != avoid)?,
+        };
+        let class = open[start].0;
+        if (class.stalled, class.failing, class.full) > (first.stalled, first.failing, first.full) {
+            return None;
+        }
+        let end = match open.last() {
+            Some((last, _)) if *last == class => open.len(),
+            Some(_) | None => open.partition_point(|(other, _)| *other <= class),
+        };
+        loads.least_loaded(&open[start..end], avoid, random)
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::Random;
-    use std::collections::BTreeSet;
+    /// The connection of a backend that the next lease of any backend would be of, and whether it is full.
+    fn least_leased(&self, backend: u32) -> Option<((bool, Rank), ConnectionId)> {
+        let record = self.backends.get(backend);
+        let open = record.places.iter().filter(|place| !place.private).filter_map(|place| {
+            let id = place.connection?;
+            let connection = self.connection(id)?;
+            let rank = (self.options.eager && !place.planned, record.backend.priority());
+            Some(((connection.is_full(), rank), connection.leases, connection.turn, id))
+        });
+        open.min().map(|(order, _, _, id)| (order, id))
+    }
 
-    #[test]
-    fn whatever_is_done_the_first_is_the_least() {
-        let mut random = Random::new(7);
-        let (mut open, mut sorted) = (Open::default(), BTreeSet::<Key>::new());
-        for epoch in 0..20_000 {
-            let id = ConnectionId { epoch: 1, index: random.below(50) as u32 };
-            let known = sorted.iter().find(|other| other.id == id).copied();
-            match known {
-                Some(key) if random.below(4) == 0 => {
-                    sorted.remove(&key);
-                    open.remove(id);
-                }
-                Some(key) => {
-                    let (leases, full) = (random.below(5), random.below(5) == 0);
-                    let turn = if random.below(2) == 0 { epoch } else { key.turn };
-                    let moved = Key { full, leases, turn, ..key };
-                    sorted.remove(&key);
-                    sorted.insert(moved);
-                    open.replace(moved);
-                }
-                None => {
-                    let rank = (epoch % 2 == 0, random.below(3) as u16);
-                    let key = Key { full: false, rank, leases: random.below(5), turn: 0, id };
-                    sorted.insert(key);
-                    open.insert(key);
-                }
-            }
-            let first = sorted.first().copied();
-            assert_eq!(open.first(), first.map(|key| key.id));
-            let odd = |id: ConnectionId| id.index % 2 == 1;
-            let other = sorted.iter().find(|key| odd(key.id) && Some(key.full) == first.map(|first| first.full));
-            assert_eq!(open.first_that(odd), other.map(|key| key.id));
-            assert_eq!(open.len(), sorted.len());
-            assert!(sorted.iter().all(|key| open.contains(key)));
+    /// Puts a backend into its class. To be called when something changed that the class depends on.
+    pub(super) fn classify(&mut self, backend: u32) {
+        let class = self.class_of(backend);
+        let before = std::mem::replace(&mut self.record(backend).class, class);
+        if before == class {
+            return;
+        }
+        if let Some(Ok(at)) = before.map(|before| self.open.binary_search(&(before, backend))) {
+            self.open.remove(at);
+        }
+        if let Some(Err(at)) = class.map(|class| self.open.binary_search(&(class, backend))) {
+            self.open.insert(at, (class.expect("it has one"), backend));
         }
     }
 
-    #[test]
-    fn another_of_the_same_number_is_not_taken_for_it() {
-        let (earlier, later) = (ConnectionId { epoch: 1, index: 0 }, ConnectionId { epoch: 3, index: 0 });
-        let key = Key { full: false, rank: (false, 0), leases: 0, turn: 0, id: later };
-        let mut open = Open::default();
-        open.insert(key);
-        open.remove(earlier);
-        open.replace(Key { leases: 9, id: earlier, ..key });
-        assert!(open.contains(&key));
+    /// The class of a backend; `None` if no lease of any backend may be of it.
+    pub(super) fn class_of(&self, backend: u32) -> Option<Class> {
+        if !self.backends.get(backend).known || self.is_out(backend) {
+            return None;
+        }
+        let ((full, rank), _) = self.least_leased(backend)?;
+        let (stalled, failing) = (self.loads.is_stalled(backend), self.loads.is_failing(backend));
+        Some(Class { stalled, failing, full, rank })
     }
 }

@@ -37,6 +37,9 @@ pub struct Options {
     pub recovery: Recovery,
     /// When a backend that serves badly is left out; `None` never does.
     pub ejection: Option<Ejection>,
+    /// The share of a backend that is new, or is back after it was dead, ejected or unhealthy, grows over this time; `None` gives it
+    /// its whole share at once.
+    pub slow_start: Option<Duration>,
     /// Active health checks of every known backend: [`Action::HealthCheck`](super::Action::HealthCheck). Default off.
     pub health_check: Option<Schedule>,
     /// How often the order in which backends are preferred is disturbed.
@@ -60,6 +63,7 @@ impl Default for Options {
             outage_wait: Duration::from_secs(5),
             recovery: Recovery::default(),
             ejection: None,
+            slow_start: None,
             health_check: None,
             decoherence: Duration::from_secs(60),
             connecting_per_backend: 4,
@@ -87,6 +91,7 @@ impl Options {
             ("idle_interval", self.idle_interval),
             ("lease_timeout", Some(self.lease_timeout)),
             ("decoherence", Some(self.decoherence)),
+            ("slow_start", self.slow_start),
         ];
         for (option, time) in times {
             sane(option, time)?;

@@ -1,16 +1,18 @@
 //! Outliers: backends that connect, but whose uses or active checks fail, get no leases of any backend for a while.
 
-use super::{Action, ConnectionId, Machine, State, Timer};
+use super::{Action, Machine, State, Timer};
 use crate::backend::Backend;
 use crate::backends::CheckId;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Machine {
-    /// Records a failed use. The backend may be ejected by it: until that is over no lease of any backend is of it, and an eager set
-    /// keeps no connection to it. Leases that are held stay, and a lease that names the backend is served.
+    /// Records a failed use. Leases of any backend are of another, while there is one, if more than one use failed lately. The backend
+    /// may be ejected by it: until that is over no lease of any backend is of it, and an eager set keeps no connection to it. Leases
+    /// that are held stay, and a lease that names the backend is served.
     pub fn report_failure(&mut self, now: Instant, backend: &Backend) {
         let Some(id) = self.backends.find(backend) else { return };
+        self.loads.fail(now, id, true);
+        self.classify(id);
         if !self.backends.record_failed_use(now, id, self.options.ejection.as_ref()) {
             return;
         }
@@ -21,10 +23,24 @@ impl Machine {
         self.give_turns(now, id);
     }
 
-    /// Records a successful use.
-    pub fn report_success(&mut self, now: Instant, backend: &Backend) {
+    /// Records a successful use, and its latency if that is known.
+    pub fn report_success(&mut self, now: Instant, backend: &Backend, latency: Option<Duration>) {
+        let Some(id) = self.backends.find(backend) else { return };
+        self.record(id).uses.record_success(now);
+        if let Some(latency) = latency {
+            self.loads.note_use_time(id, latency);
+            self.loads.learn(now, id, latency);
+        }
+        if self.loads.has_failed(id) {
+            self.loads.succeed(id);
+            self.classify(id);
+        }
+    }
+
+    /// A use is cut short after it has waited so long for its response: a latency penalty for its backend, and nothing else.
+    pub fn report_cut_short(&mut self, now: Instant, backend: &Backend, waited: Duration) {
         if let Some(id) = self.backends.find(backend) {
-            self.record(id).uses.record_success(now);
+            self.loads.learn(now, id, waited);
         }
     }
 
@@ -32,29 +48,9 @@ impl Machine {
     /// another is connected; who names it gets one.
     pub fn set_stalled(&mut self, backend: &Backend, stalled: bool) {
         let Some(id) = self.backends.find(backend) else { return };
-        self.stalled.retain(|other| *other != id);
-        if stalled {
-            self.stalled.push(id);
+        if self.loads.set_stalled(id, stalled) {
+            self.classify(id);
         }
-    }
-
-    /// The connection to be leased next of those whose backend is not stalled, rather not of the one to be avoided, full or not.
-    pub(super) fn responding(&self, avoid: Option<&Backend>) -> Option<ConnectionId> {
-        let avoid = avoid.and_then(|avoid| self.backends.find(avoid));
-        let backend = |id: ConnectionId| self.connection(id).map(|connection| connection.backend);
-        let responds = |id| backend(id).is_some_and(|backend| !self.stalled.contains(&backend));
-        let other = self.open.least_that(|id| responds(id) && backend(id) != avoid);
-        other.or_else(|| self.open.least_that(responds))
-    }
-
-    pub(super) fn is_stalled(&self, record: &super::places::Record) -> bool {
-        let id = self.backends.find(&record.backend);
-        id.is_some_and(|id| self.stalled.contains(&id))
-    }
-
-    pub(super) fn stalled(&self) -> impl Iterator<Item = Arc<Backend>> {
-        let known = self.stalled.iter().map(|&id| self.backends.get(id)).filter(|record| record.known);
-        known.map(|record| Arc::clone(&record.backend))
     }
 
     fn expect_end_of_ejection(&mut self, id: u32) {
@@ -72,7 +68,11 @@ impl Machine {
     /// A health check has passed, or has failed: by its result or its timeout.
     pub fn handle_health_checked(&mut self, now: Instant, check: CheckId, passed: bool) {
         let Some(schedule) = self.options.health_check.as_ref().filter(|_| !self.is_closed()) else { return };
-        if self.backends.record_check(now, check, passed, schedule, &mut self.random).is_some() {
+        if let Some(id) = self.backends.record_check(now, check, passed, schedule, &mut self.random) {
+            if passed {
+                self.loads.come_back(now, id);
+                self.classify(id);
+            }
             let was_outage = self.outage.is_some();
             self.replan(now);
             if was_outage && self.outage.is_none() {
@@ -106,15 +106,13 @@ impl Machine {
         let back = self.backends.end_ejections(now, self.options.ejection.as_ref());
         back.iter().for_each(|&id| self.expect_end_of_ejection(id));
         self.backends.update_panic(self.options.ejection.as_ref());
-        for id in back.into_iter().chain(self.backends.judged_out()) {
-            self.reopen_all(id);
+        for &id in &back {
+            if !self.backends.get(id).is_judged_out() {
+                self.loads.come_back(now, id);
+            }
         }
-    }
-
-    /// Known backends that are ejected, and until when.
-    pub(super) fn ejected(&self) -> impl Iterator<Item = (Arc<Backend>, Instant)> {
-        let ejected =
-            |record: &super::places::Record| Some((Arc::clone(&record.backend), record.uses.ejected_until()?));
-        self.backends.known_records().filter_map(ejected)
+        for id in back.into_iter().chain(self.backends.judged_out()) {
+            self.classify(id);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Backends, their places, and what is in them.
 
-use super::open::Key;
+use super::open::Class;
 use super::{Machine, Timer, WaiterId};
 use crate::backend::Backend;
 use crate::backends::{self, Part};
@@ -44,6 +44,8 @@ pub(super) struct BackendPlaces {
     pub(super) failed_in: u64,
     /// A timer is set to forget it by then.
     pub(super) forget_at: Option<Instant>,
+    /// Where it stands among those that a lease of any backend may be of; `None` if it does not.
+    pub(super) class: Option<Class>,
 }
 
 /// A place for one connection that takes leases.
@@ -122,8 +124,6 @@ pub(super) struct Connection {
     /// Attempts that had failed before it was made.
     pub(super) failures: u32,
     pub(super) taking: Taking,
-    /// Where it stands among those that any lease may be of.
-    pub(super) rank: Rank,
 }
 
 /// Connections of a lower rank are leased first: those that the plan wants before those made on demand, and lower
@@ -140,10 +140,9 @@ pub(super) enum Taking {
 }
 
 impl Connection {
-    /// What it is judged by among those that any lease may be of.
-    pub(super) fn key(&self, id: ConnectionId) -> Key {
-        let &Connection { leases, capacity, turn, rank, .. } = self;
-        Key { full: leases >= capacity, rank, leases, turn, id }
+    /// Whether it has as many leases as the far side can serve at a time.
+    pub(super) fn is_full(&self) -> bool {
+        self.leases >= self.capacity
     }
 }
 
@@ -158,6 +157,7 @@ impl BackendPlaces {
             alive: 0,
             failed_in: 0,
             forget_at: None,
+            class: None,
         }
     }
 }
@@ -228,9 +228,19 @@ impl Place {
 
 impl Machine {
     /// The record of a backend, known or not.
-    pub(super) fn record_of(&mut self, backend: &Backend) -> u32 {
+    pub(super) fn record_of(&mut self, now: Instant, backend: &Backend) -> u32 {
         let places = self.options.per_backend;
-        self.backends.find_or_insert(backend, || BackendPlaces::new(places))
+        let id = self.backends.find_or_insert(backend, || BackendPlaces::new(places));
+        self.weigh(now, id);
+        id
+    }
+
+    /// Makes room for the load of a backend, which is of this weight.
+    pub(super) fn weigh(&mut self, now: Instant, id: u32) {
+        if id as usize >= self.loads.len() {
+            self.loads.add(id);
+        }
+        self.loads.set_weight(now, id, self.backends.get(id).backend.weight());
     }
 
     pub(super) fn record(&mut self, id: u32) -> &mut Record {
@@ -282,7 +292,10 @@ impl Machine {
         let backend = match std::mem::replace(&mut entry.what, What::Nothing) {
             What::Nothing => return,
             What::Dial { backend, .. } => backend,
-            What::Connection(connection) => connection.backend,
+            What::Connection(connection) => {
+                self.loads.end_uses(connection.backend, connection.leases);
+                connection.backend
+            }
         };
         self.record(backend).alive -= 1;
     }
@@ -303,7 +316,7 @@ impl Machine {
                 }
             }
             Some(_) | None => {
-                self.stalled.retain(|stalled| *stalled != backend);
+                self.loads.add(backend);
                 self.backends.forget(backend);
             }
         }

@@ -79,14 +79,20 @@ impl Machine {
             state: self.state,
             known,
             dead,
-            ejected: self.ejected().collect(),
-            stalled: self.stalled().collect(),
+            ejected: self.known(|id| self.backends.get(id).uses.ejected_until()).collect(),
+            stalled: self.known(|id| self.loads.is_stalled(id).then_some(())).map(|(backend, ())| backend).collect(),
             is_panic: self.backends.is_panic(),
             dialling,
             waiting,
             leases: connections.iter().map(|connection| connection.leases).sum(),
             connections,
         }
+    }
+
+    /// The known backends of which this is true, most preferred first.
+    fn known<R>(&self, find: impl Fn(u32) -> Option<R>) -> impl Iterator<Item = (Arc<Backend>, R)> {
+        let known = self.backends.order().iter();
+        known.filter_map(move |&id| Some((Arc::clone(&self.backends.get(id).backend), find(id)?)))
     }
 
     /// The figures alone, which are had without a look at every connection.
@@ -179,10 +185,11 @@ impl Machine {
                 let Some(found) = self.connection(connection).filter(|found| found.taking == Taking::Leases) else {
                     return Err(format!("backend {id}: a place has a connection that takes no leases"));
                 };
-                let open = self.open.contains(&found.key(connection));
-                if open != (record.known && !self.is_out(id) && !place.private) {
-                    return Err(format!("backend {id}: {connection:?} open to any lease: {open}"));
-                }
+                debug_assert_eq!(found.backend, id);
+            }
+            if record.class != self.class_of(id) || record.class.is_some_and(|class| !self.open.contains(&(class, id)))
+            {
+                return Err(format!("backend {id}: class is {:?}, not {:?}", record.class, self.class_of(id)));
             }
         }
         let is_out = |id: &&u32| self.is_out(**id);
@@ -200,14 +207,9 @@ impl Machine {
         if self.entries.len() != alive + self.free.len() {
             return Err(format!("{} entries, {alive} in use, {} free", self.entries.len(), self.free.len()));
         }
-        let placed = self
-            .backends
-            .all()
-            .map(|(_, record)| record)
-            .flat_map(|record| &record.places)
-            .filter(|place| place.connection.is_some());
-        if self.open.len() > placed.count() {
-            return Err("a connection is open to any lease without a place".to_owned());
+        if !self.open.is_sorted() || self.open.len() != self.backends.all().filter(|(_, it)| it.class.is_some()).count()
+        {
+            return Err(format!("not the backends that leases may be of: {:?}", self.open));
         }
         let waiting: usize = self
             .backends

@@ -4,6 +4,7 @@
 //! every event: shares need many claims.
 
 use crate::schedules::for_each_schedule;
+use crate::shares::{Fault, TIMEOUT, Traffic as _, has_its_share_again, let_callers_come};
 use carom_core::backend::{Backend, BackendState};
 use carom_core::ejection::Ejection;
 use carom_core::pool::{Action, Claimed, Delivery, Ending, Machine, Options, Outcome, Request};
@@ -13,22 +14,6 @@ use carom_core::slot::SlotRef;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
-
-/// How a server treats its users.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    None,
-    /// Every use fails at once.
-    FailsFast,
-    /// A use takes ten times as long.
-    Slow,
-    /// A use fails at its timeout; connects hang.
-    Hangs,
-    /// Its connections break, and it refuses others.
-    Down,
-    /// It fails fast and serves in turns.
-    Flaps,
-}
 
 /// What its users report of a failed use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +61,6 @@ struct Traffic {
     picks: Vec<usize>,
 }
 
-const TIMEOUT: Duration = Duration::from_secs(2);
-
 impl Traffic {
     #[allow(clippy::disallowed_methods)]
     fn new(options: Options, weights: &[u16], seed: u64) -> Traffic {
@@ -114,28 +97,6 @@ impl Traffic {
     fn later(&mut self, after: Duration, event: Event) {
         self.sequence += 1;
         self.events.insert((self.clock + after, self.sequence), event);
-    }
-
-    fn run_for(&mut self, time: Duration) {
-        let until = self.clock + time;
-        loop {
-            let due = self.machine.next_timeout().map(|due| due.saturating_duration_since(self.start).max(self.clock));
-            let next = self.events.first_key_value().map(|(&key, _)| key);
-            match (next, due) {
-                (Some((at, sequence)), due) if at <= until && due.is_none_or(|due| at <= due) => {
-                    self.clock = at;
-                    let event = self.events.remove(&(at, sequence)).expect("it is the first");
-                    self.happen(event);
-                }
-                (_, Some(due)) if due <= until => {
-                    self.clock = due;
-                    self.machine.handle_timeout(self.now());
-                }
-                _ => break,
-            }
-            self.settle();
-        }
-        self.clock = until;
     }
 
     fn happen(&mut self, event: Event) {
@@ -274,17 +235,59 @@ impl Traffic {
             }
         }
     }
+}
 
-    /// Each server's share of the picks and hand-offs during this time.
-    fn shares(&mut self, time: Duration) -> Vec<f64> {
-        let before = self.picks.clone();
-        self.run_for(time);
-        let picks: Vec<usize> = self.picks.iter().zip(before).map(|(after, before)| after - before).collect();
-        let all: usize = picks.iter().sum();
-        picks.iter().map(|&picks| picks as f64 / all as f64).collect()
+impl crate::shares::Traffic for Traffic {
+    fn servers(&self) -> usize {
+        self.servers.len()
     }
 
-    /// Each server's share by weight among those with slots.
+    fn clock(&self) -> Duration {
+        self.clock
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let until = self.clock + time;
+        loop {
+            let due = self.machine.next_timeout().map(|due| due.saturating_duration_since(self.start).max(self.clock));
+            let next = self.events.first_key_value().map(|(&key, _)| key);
+            match (next, due) {
+                (Some((at, sequence)), due) if at <= until && due.is_none_or(|due| at <= due) => {
+                    self.clock = at;
+                    let event = self.events.remove(&(at, sequence)).expect("it is the first");
+                    self.happen(event);
+                }
+                (_, Some(due)) if due <= until => {
+                    self.clock = due;
+                    self.machine.handle_timeout(self.now());
+                }
+                _ => break,
+            }
+            self.settle();
+        }
+        self.clock = until;
+    }
+
+    fn begin(&mut self, rate: f64) {
+        self.every = Some(Duration::from_secs_f64(1.0 / rate));
+        self.later(Duration::from_millis(100), Event::Comes);
+    }
+
+    fn takes(&self) -> Duration {
+        self.takes
+    }
+
+    fn treat(&mut self, server: usize, fault: Fault) {
+        self.servers[server].fault = fault;
+        if fault == Fault::Down {
+            self.break_connections(server);
+        }
+    }
+
+    fn picks(&self) -> Vec<usize> {
+        self.picks.clone()
+    }
+
     fn fair_shares(&self) -> Vec<f64> {
         let snapshot = self.machine.snapshot();
         let mut weights = vec![0.0; self.servers.len()];
@@ -295,7 +298,6 @@ impl Traffic {
         weights.iter().map(|weight| weight / all).collect()
     }
 
-    /// Whether the pool knows that a server serves: it has a connection, the last connect succeeded, and it is not ejected.
     fn is_known_to_serve(&self, server: usize) -> bool {
         !self.servers[server].refused
             && self.machine.snapshot().backends.iter().any(|backend| {
@@ -328,46 +330,13 @@ fn traffic_with(random: &mut Random, seed: u64, ejection: impl FnOnce(&mut Rando
     traffic
 }
 
-/// Between 200 and 1,000 claims a second, that keep less than a third of the connections busy.
-fn let_callers_come(traffic: &mut Traffic) {
-    let most = 2.5 * traffic.servers.len() as f64 / traffic.takes.as_secs_f64();
-    let rate = (200.0 + 800.0 * traffic.random.fraction()).min(most);
-    traffic.every = Some(Duration::from_secs_f64(1.0 / rate));
-    traffic.later(Duration::from_millis(100), Event::Comes);
-}
-
 #[test]
 fn h1_backend_has_its_share_again_soon_after_any_fault() {
     for_each_schedule(1_000, |seed, _| {
         let mut random = Random::new(seed);
         let mut traffic = traffic(&mut random, seed);
-        let_callers_come(&mut traffic);
-        traffic.run_for(Duration::from_secs(random.below(4) as u64));
-        let faulty = random.below(traffic.servers.len());
-        let faults = [Fault::FailsFast, Fault::Slow, Fault::Hangs, Fault::Down, Fault::Flaps];
-        for _ in 0..1 + random.below(3) {
-            let fault = faults[random.below(5)];
-            traffic.servers[faulty].fault = fault;
-            if fault == Fault::Down {
-                traffic.break_connections(faulty);
-            }
-            traffic.run_for(Duration::from_millis(200 + random.below(6_000) as u64));
-        }
-        traffic.servers[faulty].fault = Fault::None;
-        let ended = traffic.clock;
-        let mut known = ended;
-        while traffic.clock < known + Duration::from_secs(5) {
-            traffic.run_for(Duration::from_millis(20));
-            // What failed before it recovered may be found out later.
-            known = if traffic.is_known_to_serve(faulty) { known } else { traffic.clock };
-            assert!(known < ended + Duration::from_secs(90), "H1: it is never known to serve");
-        }
-        for (wait, part) in [(0, 0.5), (6, 0.9)] {
-            traffic.run_for(Duration::from_secs(wait));
-            let fair = traffic.fair_shares()[faulty];
-            let shares = traffic.shares(Duration::from_secs(4));
-            assert!(shares[faulty] >= part * fair, "H1: {} of {shares:?}, not {part} of {fair}", shares[faulty]);
-        }
+        let_callers_come(&mut traffic, &mut random);
+        has_its_share_again(&mut traffic, &mut random);
     });
 }
 
@@ -376,7 +345,7 @@ fn h2_backends_whose_uses_fail_at_once_are_no_black_hole() {
     for_each_schedule(1_000, |seed, _| {
         let mut random = Random::new(seed);
         let mut traffic = traffic(&mut random, seed);
-        let_callers_come(&mut traffic);
+        let_callers_come(&mut traffic, &mut random);
         traffic.run_for(Duration::from_millis([0, random.below(5_000) as u64][random.below(2)]));
         // Without reports they look fast, and where they are as many as the others, those look slow.
         let servers = traffic.servers.len();
@@ -404,7 +373,7 @@ fn h1_h2_h7_backends_that_all_fail_at_once_are_ejected_and_used_in_a_panic_until
         };
         let mut traffic = traffic_with(&mut random, seed, ejection);
         traffic.reports = Reports::Failure;
-        let_callers_come(&mut traffic);
+        let_callers_come(&mut traffic, &mut random);
         traffic.run_for(Duration::from_secs(1 + random.below(3) as u64));
         traffic.servers.iter_mut().for_each(|server| server.fault = Fault::FailsFast);
         traffic.run_for(Duration::from_secs(1));

@@ -270,11 +270,11 @@ impl World {
         let Some(server) = self.books.server_of(id) else { return };
         if self.random.chance(self.setting.reports_failure) && !self.calm {
             self.note(|_| format!("  reports a failure of {server}"));
-            self.books.reported_failure = true;
+            self.books.failure_reported.insert(server, self.clock);
             self.machine.report_failure(self.now(), &backend(server));
             self.after_machine();
         } else {
-            self.machine.report_success(self.now(), &backend(server));
+            self.machine.report_success(self.now(), &backend(server), None);
             if self.random.chance(self.setting.reports) {
                 self.note(|_| format!("  reports a use of {id:?}"));
                 self.books.reported(id, server);

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The longest time between attempts in an outage, and the age at which an attempt hangs.
 const OUTAGE_DELAY: Duration = Duration::from_secs(1);
 
+/// For so long failed uses count against a backend at most, unless its last ones failed.
+const PENALTY: Duration = Duration::from_secs(6);
+
 /// What the world remembers to judge by.
 #[derive(Default)]
 pub(super) struct Books {
@@ -37,7 +40,8 @@ pub(super) struct Books {
     pub(super) longest_wait: Duration,
     pub(super) refused: usize,
     pub(super) given_up: usize,
-    pub(super) reported_failure: bool,
+    /// When a failure of each server was reported last.
+    pub(super) failure_reported: BTreeMap<usize, Moment>,
     /// Wakes in a row at which nothing else happened.
     pub(super) wakes: usize,
     last_wake: Moment,
@@ -424,11 +428,25 @@ impl World {
     }
 
     pub(super) fn promise_the_least_used_is_leased(&self, want: &Want, id: ConnectionId) {
-        let burden = |link: &Link| (link.leases >= link.capacity, self.known.get(&link.server), link.leases);
+        // Leases of connections that take no more are a load as well.
+        let load = |server: usize| -> usize {
+            self.books.links.values().filter(|link| link.server == server).map(|link| link.leases).sum()
+        };
+        let rank = |link: &Link| (link.leases >= link.capacity, self.known.get(&link.server));
         let mine = &self.books.links[&id];
         let avoided = want.avoid.as_ref().map(number);
+        // What failed lately counts against a backend.
+        let is_penalised = |server: usize| {
+            let lately = self.books.failure_reported.get(&server).is_some_and(|at| self.clock < *at + PENALTY);
+            lately || self.unreliable().contains(&server)
+        };
+        if want.backend.is_none() && is_penalised(mine.server) {
+            return;
+        }
         let out = self.left_out();
-        let takes_part = |link: &Link| self.known.contains_key(&link.server) && !out.contains(&link.server);
+        let takes_part = |link: &Link| {
+            self.known.contains_key(&link.server) && !out.contains(&link.server) && !is_penalised(link.server)
+        };
         let better = |link: &Link| match &want.backend {
             None if Some(mine.server) == avoided => {
                 // With room for one more on the one to be avoided alone, it is not.
@@ -436,12 +454,19 @@ impl World {
                 Some(link.server) != avoided && takes_part(link) && as_full
             }
             None if self.setting.options.eager || avoided == Some(link.server) => false,
-            None => takes_part(link) && burden(link) < burden(mine),
+            None if link.server == mine.server => (rank(link), link.leases) < (rank(mine), mine.leases),
+            None => takes_part(link) && (rank(link), load(link.server)) < (rank(mine), load(mine.server)),
             Some(_) if want.place.is_some_and(|place| place < self.setting.options.per_backend) => false,
             Some(_) => link.server == mine.server && link.leases < mine.leases,
         };
         let found = self.books.links.values().find(|link| link.takes_leases() && better(link));
         assert!(found.is_none(), "{found:?} had fewer leases than {mine:?}");
+    }
+
+    /// Servers of which more than one use failed lately, or the last five.
+    fn unreliable(&self) -> BTreeSet<usize> {
+        let backends = self.machine.observe().backends.into_iter();
+        backends.filter(|backend| backend.unreliable).map(|backend| number(&backend.backend)).collect()
     }
 
     /// Servers that are left out for having served badly.
@@ -455,7 +480,7 @@ impl World {
         let snapshot = self.machine.snapshot();
         let Some((_, until)) = snapshot.ejected.iter().min_by_key(|(_, until)| *until) else { return };
         assert!(self.setting.options.ejection.is_some(), "nobody wanted that");
-        assert!(self.books.reported_failure, "no failure was reported");
+        assert!(!self.books.failure_reported.is_empty(), "no failure was reported");
         assert!(snapshot.is_panic || snapshot.ejected.len() < snapshot.known, "no backend is left");
         let next = self.machine.next_timeout().expect("somebody is out");
         assert!(next <= *until, "out for too long");

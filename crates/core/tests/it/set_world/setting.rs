@@ -68,6 +68,7 @@ impl Setting {
             outage_wait: one_of(random, &[ms(0), ms(1_000), ms(5_000)]),
             recovery: limits.recovery(),
             health_check: None,
+            slow_start: None,
             ejection: random.chance(0.5).then(|| {
                 let ejection = Ejection::default().consecutive(1 + random.below(3) as u32);
                 ejection.time(one_of(random, &[ms(20), ms(300)])).max_ejected(one_of(random, &[0.3, 0.5, 1.0]))
