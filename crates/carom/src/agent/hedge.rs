@@ -15,7 +15,6 @@ use super::routes::{Held, Route};
 use super::served::Protocol;
 use super::serving::Course;
 use super::stalls::{LATE, Pulse, Registration};
-use crate::pool::CutShort;
 use crate::{Backend, Claim, Set, clock};
 use carom_core::stall::MOST_THRESHOLD;
 use http::{Request, Response};
@@ -23,7 +22,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep_until, timeout};
 
 /// A response to the second sending.
@@ -45,6 +44,9 @@ pub(super) enum Ended<T> {
     TimedOut,
 }
 
+/// Reports that a request was cut short after it has waited so long.
+type CutShort<'a> = Box<dyn FnOnce(Duration) + Send + 'a>;
+
 /// A request that has waited for a while: its backend may be stalled.
 pub(super) struct LateRequest<'a, T> {
     shared: &'a Shared,
@@ -55,7 +57,8 @@ pub(super) struct LateRequest<'a, T> {
     /// What the first sending came to, while the second one is under way.
     lost: Option<T>,
     /// To be reported if the caller gives up.
-    cut_short: Option<(CutShort<Connector>, Instant)>,
+    cut_short: Option<CutShort<'a>>,
+    sent: Instant,
 }
 
 impl<T> LateRequest<'_, T> {
@@ -102,10 +105,10 @@ impl<T> LateRequest<'_, T> {
 
 impl<T> Drop for LateRequest<'_, T> {
     fn drop(&mut self) {
-        let Some((cut_short, sent)) = self.cut_short.take() else { return };
-        let waited = clock::now().saturating_duration_since(sent);
+        let Some(report) = self.cut_short.take() else { return };
+        let waited = clock::now().saturating_duration_since(self.sent);
         if waited > self.shared.stalls.threshold() {
-            cut_short.report(waited);
+            report(waited);
         }
     }
 }
@@ -119,20 +122,21 @@ impl Shared {
         promise: &Promise,
         sent: Instant,
     ) -> Box<LateRequest<'_, Exchanged>> {
-        let cut_short = Some((claim.cut_short(), sent));
-        self.begin_late(claim.pulse(), sent, promise.is_repeatable(), cut_short)
+        let cut_short = claim.cut_short();
+        self.begin_late(claim.pulse(), sent, promise.is_repeatable(), Box::new(move |waited| cut_short.report(waited)))
     }
 
-    fn begin_late<T>(
-        &self,
+    fn begin_late<'a, T>(
+        &'a self,
         pulse: &Arc<Pulse>,
         sent: Instant,
         repeatable: bool,
-        cut_short: Option<(CutShort<Connector>, Instant)>,
-    ) -> Box<LateRequest<'_, T>> {
+        cut_short: CutShort<'a>,
+    ) -> Box<LateRequest<'a, T>> {
         let registration = self.stalls.wait(pulse, sent, repeatable);
         let backend = pulse.backend.clone();
-        Box::new(LateRequest { shared: self, registration, backend, told: false, hedge: None, lost: None, cut_short })
+        let (told, hedge, lost, cut_short) = (false, None, None, Some(cut_short));
+        Box::new(LateRequest { shared: self, registration, backend, told, hedge, lost, cut_short, sent })
     }
 
     /// Sends a request over HTTP/2, and waits for its response head.
@@ -147,9 +151,9 @@ impl Shared {
         // A request whose body is still being sent needs no response yet.
         let watches = self.stalls.has_several() && request.body().is_whole();
         let pulse = watches.then(|| Arc::clone(seat.pulse()));
-        let mut exchanging = Box::pin(http2::exchange(seat, *request));
+        let mut exchanging = Box::pin(http2::exchange(seat, *request, sent));
         let (mut alarm, mut late): (Option<Pin<Box<Sleep>>>, Option<Box<LateRequest<'_, _>>>) = (None, None);
-        poll_fn(|cx| {
+        let ended = poll_fn(|cx| {
             if late.as_ref().is_none_or(|late| !late.has_lost())
                 && let Poll::Ready(exchanged) = exchanging.as_mut().poll(cx)
             {
@@ -172,10 +176,24 @@ impl Shared {
             // A spare may be sent to another thread, but not looked at from two.
             let spare = spare.as_mut();
             let is_repeatable = spare.as_ref().is_some_and(|spare| spare.is_repeatable());
-            let late = late.get_or_insert_with(|| self.begin_late(pulse, sent, is_repeatable, None));
+            let late = late.get_or_insert_with(|| {
+                let report = |waited| self.report_cut_short(&pulse.backend, waited);
+                self.begin_late(pulse, sent, is_repeatable, Box::new(report))
+            });
             late.poll(|| spare?.copy(), cx)
         })
-        .await
+        .await;
+        if let Some(late) = &mut late {
+            late.end();
+        }
+        ended
+    }
+
+    /// A request over HTTP/2 was cut short after it has waited so long for its response head.
+    fn report_cut_short(&self, backend: &Backend, waited: Duration) {
+        if let Some(Route::Http2(set)) = self.routes.known().map(|found| found.route) {
+            set.report_cut_short(backend, waited);
+        }
     }
 
     /// Sends a request once more, to another backend than this one. `None` if nothing comes of it.
@@ -199,7 +217,7 @@ impl Shared {
                     Settled::Upgrades(..) | Settled::Lost(_) => return None,
                 }
             }
-            Held::Http2(seat) => http2::exchange(seat, *request).await.ok()?,
+            Held::Http2(seat) => http2::exchange(seat, *request, claimed).await.ok()?,
         };
         self.stalls.response_started(&pulse, Some(claimed));
         drop(registration);
@@ -244,6 +262,6 @@ async fn probe_over_http2(set: Set<http2::Connector>, backend: Backend, request:
     let seat = http2::enter_at(&set, backend).await;
     drop(set);
     if let Some(seat) = seat {
-        let _ = http2::exchange(seat, *request).await;
+        let _ = http2::exchange(seat, *request, clock::now()).await;
     }
 }

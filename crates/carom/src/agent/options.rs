@@ -126,7 +126,7 @@ settings! {
     /// second, to find out whether it is back. With `false` no request is sent twice, except for that. Default true.
     retry_stalled(bool) as retry_stalled, bool = true;
     /// Slow start: a new or recovered node begins with a tenth of its share of requests, which grows to the whole over this time.
-    /// For nodes that are slow until their caches are warm. Over HTTP/2 it is not used. Default none: off.
+    /// For nodes that are slow until their caches are warm. Default none: off.
     slow_start(impl Into<Option<Duration>>) as slow_start.into(), Option<Duration> = None;
     /// How DNS is asked. Its `srv` and `default_port` follow from the origin, and its `recovery` from the agent's.
     dns(DnsOptions) as dns, DnsOptions = DnsOptions::default();

@@ -133,7 +133,7 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
     Ok(pool)
 }
 
-/// One HTTP/2 connection to each of as many nodes as `maximum` says: requests go where the fewest are under way.
+/// One HTTP/2 connection to each of as many nodes as `maximum` says: requests go where the load is least.
 fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
     let Maker { name, title, host, settings, resolver, runtime, monitor, .. } = maker;
     let dialer = dialer(maker, Spoken::Http2);
@@ -158,6 +158,7 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
         .max_idle(settings.connection_max_idle)
         .drain_timeout(FOREVER)
         .ejection(settings.ejection.clone())
+        .slow_start(settings.slow_start)
         .health_check(health_check)
         .build()?;
     let set_stalled = set.set_stalled();

@@ -68,6 +68,8 @@ names! { GAUGES:
     SET_EJECTED = "carom.set.ejected", Count, "Backends of a set that are left out for having served badly.";
     SET_UNHEALTHY = "carom.set.unhealthy", Count, "Backends of a set whose active health checks fail.";
     SET_STALLED = "carom.set.stalled", Count, "Whether a backend of a set stopped responding while others respond.";
+    SET_UNRELIABLE = "carom.set.unreliable", Count, "Whether more than one use of a backend of a set failed lately: others get the leases while there are others.";
+    SET_SLOW_START = "carom.set.slow_start", Count, "Whether the share of a backend of a set still grows: it is new, or is back.";
     SET_FAILING = "carom.set.failing", Count, "Whether the last connect to a backend of a set failed or hangs, and no connection works.";
     SET_PANIC = "carom.set.panic", Count, "Whether so few backends of a set are healthy that ejected and unhealthy ones are used as well.";
     SET_FAILED = "carom.set.failed", Count, "Whether all backends of a set are dead.";

@@ -116,6 +116,8 @@ impl Reader<'_> {
                 self.gauge_of(names::SET_CONNECTIONS, &[backend.clone(), state], count);
             }
             self.gauge_of(names::SET_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
+            self.gauge_of(names::SET_UNRELIABLE, std::slice::from_ref(&backend), seen.flags.unreliable.into());
+            self.gauge_of(names::SET_SLOW_START, std::slice::from_ref(&backend), seen.flags.slow_start.into());
             self.counter_of(names::SET_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
             self.counter_of(names::SET_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
             self.gauge_of(names::SET_FAILING, &[backend], seen.flags.failing.into());

@@ -144,9 +144,10 @@ pub struct BackendFlags {
     pub failing: bool,
     /// It stopped responding while others respond, and gets no new requests while another backend can serve. HTTP only.
     pub stalled: bool,
-    /// More than one of its uses failed lately: it gets one use a second while others serve. Pools with `LeastLoaded` only.
+    /// More than one of its uses failed lately: it gets one use a second while others serve. Not for pools with `Fifo` or
+    /// `Lifo`.
     pub unreliable: bool,
-    /// Its share of the traffic still grows: it is new, or is back. Pools with a slow start only.
+    /// Its share of the traffic still grows: it is new, or is back. With a slow start only.
     pub slow_start: bool,
     /// For how long it still gets connections for waiting claims only, in milliseconds: it closed an unused connection. Pools with
     /// [`replace_unused_after`](crate::pool::Builder::replace_unused_after) only.

@@ -43,8 +43,6 @@ pub use carom_core::pool::{BackendSnapshot, Snapshot as Figures, State};
 pub use carom_core::slot::{Counts, Phase};
 pub use checks::CheckCounts;
 pub use claim::Claim;
-#[cfg(feature = "http")]
-pub(crate) use claim::CutShort;
 pub use claiming::Claiming;
 pub use error::{ClaimError, Summary};
 pub use shared::Outstanding;

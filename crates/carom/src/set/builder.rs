@@ -134,6 +134,13 @@ impl<S: Share> Builder<S> {
         self
     }
 
+    /// Slow start: a new or recovered backend begins with a tenth of its share, which grows to the whole over this time. For
+    /// backends that are slow until their caches are warm. Default none: a backend gets its share at once.
+    pub fn slow_start(mut self, slow_start: impl Into<Option<Duration>>) -> Builder<S> {
+        self.options.slow_start = slow_start.into();
+        self
+    }
+
     /// An active [health check](crate::health_check) of every known backend, whether or not it is in use. Default off.
     pub fn health_check(mut self, health_check: impl Into<Option<HealthCheck>>) -> Builder<S> {
         self.health_check = health_check.into();

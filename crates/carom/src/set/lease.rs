@@ -245,7 +245,9 @@ impl<S: Share> Lease<S> {
         self.shared.lock().machine.set_capacity(self.cell.id, leases);
     }
 
-    /// Reports a failed use against the backend: [`Ejection`](crate::Ejection) counts it. The connection stays as it is.
+    /// Reports a failed use against the backend: [`Ejection`](crate::Ejection) counts it. After more than one lately, leases of any
+    /// backend are of others while there are others, and after 5 in a row that backend gets one lease a second until a use succeeds.
+    /// So report successful uses as well. The connection stays as it is.
     #[doc(alias = "complain")]
     pub fn report_failure(&self) {
         self.report_failure_with(FailedUse::Unexplained);
@@ -260,16 +262,36 @@ impl<S: Share> Lease<S> {
     /// such report is replaced without a backoff when it is closed.
     #[doc(alias = "commend")]
     pub fn report_success(&self) {
-        self.shared.lock().machine.report_success(clock::now(), &self.cell.backend);
-        self.report_use();
+        self.report_head(clock::now(), None);
+    }
+
+    /// As [`report_success`](Lease::report_success), and how long the backend took to respond: the latency by which leases of any
+    /// backend are shared. A backend that takes more than twice as long as most gets fewer.
+    pub fn report_success_in(&self, latency: Duration) {
+        self.report_head(clock::now(), Some(latency));
+    }
+
+    /// Reports a successful use, and its latency if that is known.
+    pub(crate) fn report_head(&self, now: Instant, latency: Option<Duration>) {
+        let (backend, id) = (&self.cell.backend, self.cell.id);
+        let is_unproven = {
+            let mut table = self.shared.lock();
+            table.machine.report_success(now, backend, latency);
+            table.machine.is_unproven(backend, id)
+        };
+        if is_unproven {
+            self.report_use();
+        }
     }
 
     /// A use of the connection succeeded: when it is closed, that is no failure. May come after its end.
     pub(crate) fn report_use(&self) {
         let (backend, id) = (&self.cell.backend, self.cell.id);
-        if self.shared.lock().machine.is_unproven(backend, id) {
-            self.shared.step(|table| table.machine.handle_served(clock::now(), backend, id));
-        }
+        self.shared.step(|table| {
+            if table.machine.is_unproven(backend, id) {
+                table.machine.handle_served(clock::now(), backend, id);
+            }
+        });
     }
 
     /// Resolves when the connection is on its way out, because its backend is gone or not wanted any more: time to finish and

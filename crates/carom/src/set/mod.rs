@@ -105,8 +105,9 @@ impl<S: Share> Set<S> {
         Set { owner: Arc::new(Owner { shared, id, runtime }) }
     }
 
-    /// A lease of a connection to any known backend: of those connected, the one with the fewest leases, or
-    /// of several such the one that was leased longest ago.
+    /// A lease of a connection to any known backend: of those connected, the one with the fewest leases by weight, or
+    /// of several such the one that was leased longest ago. A backend that is slow or whose uses failed, as far as its users
+    /// [report](Lease::report_failure), gets fewer, as with [`Pick::LeastLoaded`](crate::Pick::LeastLoaded) of a pool.
     ///
     /// Cancel safe: dropping the future leaves nothing behind; a dial that nobody else waits for is given up.
     ///
@@ -218,6 +219,12 @@ impl<S: Share> Set<S> {
         reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) {
         self.owner.shared.use_failed(Arc::new(backend.clone()), reason.into().into());
+    }
+
+    /// A request was cut short after it has waited so long for its response head: a latency penalty for its backend.
+    #[cfg(feature = "http")]
+    pub(crate) fn report_cut_short(&self, backend: &Backend, waited: Duration) {
+        self.owner.shared.step(|table| table.machine.report_cut_short(clock::now(), backend, waited));
     }
 
     /// Closes the set: waiters fail with [`LeaseError::Closed`], so does every later lease; connections without leases end now,

@@ -10,23 +10,31 @@ use crate::agent::evidence::{Evidence, FailedUse};
 use crate::agent::http1::Lost;
 use crate::agent::retry::copy;
 use crate::cause::Chain;
+use crate::clock;
 use h2::Reason;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, Uri, Version};
 use std::error::Error as StdError;
 use std::sync::Arc;
+use std::time::Instant;
 
-/// Sends a request and waits for the head of the answer. How it was served counts for or against the backend.
+/// Sends a request, claimed at `since`, and waits for the head of the answer. How it was served counts for or against the backend.
 ///
 /// Cancel safety: the far side is told that nobody wants the answer, and others on the connection do not notice.
-pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>) -> Result<Response<Body>, Lost> {
+pub(crate) async fn exchange(
+    Seat { lease, pass }: Seat,
+    request: Request<Body>,
+    since: Instant,
+) -> Result<Response<Body>, Lost> {
     if request.method() == Method::CONNECT {
         return Err(Lost::Failed(Error::request("CONNECT is not made over HTTP/2").at(lease.backend())));
     }
     let host = request.headers().get(HOST).cloned();
     let (request, hop_by_hop) = without_connection(request);
     let request = addressed(request, lease.address()).map_err(|error| Lost::Failed(error.at(lease.backend())))?;
+    // How long a body takes to send depends on its sender.
+    let is_timed = request.body().is_whole();
     // Safe ones that are here in one piece are kept by whoever tries again.
     let is_kept = request.method().is_safe() && request.body().is_whole();
     // The body follows if the request is sent again and the body can be read only once.
@@ -42,7 +50,10 @@ pub(crate) async fn exchange(Seat { lease, pass }: Seat, request: Request<Body>)
                 sent.forget();
             }
             match Evidence::of(&response) {
-                Evidence::Success => lease.report_success(),
+                Evidence::Success => {
+                    let now = clock::now();
+                    lease.report_head(now, is_timed.then(|| now.saturating_duration_since(since)));
+                }
                 Evidence::Neutral => {}
                 Evidence::Failure => lease.report_failure_with(FailedUse::Status(response.status())),
             }
