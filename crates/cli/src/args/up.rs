@@ -46,7 +46,7 @@ Config:
     ejection = true                  for http; tcp: false; or { consecutive = 5, time = \"10s\",
                                      max_ejected = 0.5 }, of requests that fail in a row
     slow_start = 0                   none; the share of a new or recovered backend grows from a
-                                     tenth to the whole over this time; not over HTTP/2
+                                     tenth to the whole over this time
     max_clients = 10000
     drain_timeout = \"10s\"            for what is under way when the program stops or the
                                      service is removed

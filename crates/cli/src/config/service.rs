@@ -164,10 +164,6 @@ impl Service {
         }
         let is_http = matches!(protocol, Protocol::Http(_));
         let slow_start = table.read("slow_start", OR_NOT, time_or_none)?.flatten();
-        if slow_start.is_some() && matches!(protocol, Protocol::Http(Http { http2: Http2::Only, .. })) {
-            let problem = "is not for HTTP/2; accepted: 0, or without http2 = \"only\"";
-            return Err(table.wrong("slow_start", problem));
-        }
         Ok(Service {
             name,
             listen,

@@ -101,10 +101,6 @@ async fn mistakes_have_a_file_a_line_a_key_and_what_is_accepted() {
             "c.toml:6: service.slow_start: an integer is no time with a unit; accepted: a time up to a day",
         ),
         (
-            http("http2 = \"only\"\nslow_start = \"30s\""),
-            "c.toml:7: service.slow_start: is not for HTTP/2; accepted: 0, or without http2 = \"only\"",
-        ),
-        (
             http("ejection = 5"),
             "c.toml:6: service.ejection: an integer is neither true nor false; accepted: true, false,",
         ),
