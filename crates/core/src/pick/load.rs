@@ -820,6 +820,44 @@ mod tests {
         assert!(!loads.has_due());
     }
 
+    fn least_loaded(loads: &Loads, several: &[(u8, u32)], avoid: Option<u32>) -> [u32; 3] {
+        let (mut random, mut chosen) = (Random::new(1), [0; 3]);
+        for _ in 0..3_000 {
+            chosen[loads.least_loaded(several, avoid, &mut random).unwrap() as usize] += 1;
+        }
+        chosen
+    }
+
+    #[test]
+    fn of_equally_loaded_backends_the_one_that_was_picked_longest_ago_is_next() {
+        let (mut loads, mut random) = (loads(3).0, Random::new(1));
+        let several = [0, 1, 2].map(|backend| ((), backend));
+        let mut next = |loads: &mut Loads| {
+            let backend = loads.least_loaded(&several, None, &mut random).unwrap();
+            loads.begin_use(backend);
+            loads.end_use(backend);
+            backend
+        };
+        let picked: Vec<u32> = (0..6).map(|_| next(&mut loads)).collect();
+        assert_eq!(picked, [0, 1, 2, 0, 1, 2]);
+        loads.begin_use(0);
+        assert_eq!([next(&mut loads), next(&mut loads), next(&mut loads)], [1, 2, 1], "a use is a load");
+    }
+
+    #[test]
+    fn backends_without_load_are_chosen_by_weight_and_unreliable_ones_last() {
+        let (mut loads, now) = loads(3);
+        (0..3).for_each(|backend| loads.set_weight(now, backend, [1, 2, 3][backend as usize]));
+        loads.compare();
+        let several = [0, 1, 2].map(|backend| (0, backend));
+        let chosen = least_loaded(&loads, &several, None);
+        assert!(chosen.iter().zip([500, 1_000, 1_500]).all(|(count, share)| count.abs_diff(share) < 100), "{chosen:?}");
+        assert_eq!(least_loaded(&loads, &several[..2], Some(1)), [3_000, 0, 0]);
+        (0..2).for_each(|_| loads.fail(now, 2, true));
+        assert_eq!(least_loaded(&loads, &several, None)[2], 0);
+        assert_eq!(least_loaded(&loads, &several[2..], None)[2], 3_000);
+    }
+
     #[test]
     fn share_of_a_new_backend_grows_over_the_slow_start() {
         let now = Instant::now();

@@ -196,6 +196,18 @@ impl Machine {
         }
     }
 
+    /// Makes sure that a backend is dialled. True if a dial runs from now on that did not.
+    pub(super) fn dial_once(&mut self, now: Instant, backend: u32) -> bool {
+        let places = &self.backends.get(backend).places;
+        let dials = places.iter().position(|place| place.dial != Dial::Nothing);
+        if dials.is_some_and(|at| places[at].dial.is_under_way()) {
+            return false;
+        }
+        let place = dials.map_or_else(|| self.choose_place(backend), |place| place as u32);
+        self.want_dial(now, backend, place);
+        matches!(self.place(backend, place).dial, Dial::Connecting { .. })
+    }
+
     pub(super) fn back_off_over(&mut self, now: Instant, backend: u32, serial: u64, place: u32, stay: u64) {
         let record = self.backends.lookup(backend).filter(|record| record.serial == serial);
         let Some(found) = record.and_then(|record| record.places.get(place as usize)) else {

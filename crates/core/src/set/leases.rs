@@ -289,10 +289,15 @@ impl Machine {
             return;
         }
         for backend in self.backends.order().to_vec() {
-            let places = self.backends.get(backend).places.len() as u32;
-            (0..places).for_each(|place| self.abort_dial(backend, place));
-            self.give_turns(now, backend);
+            self.abort_dials(now, backend);
         }
+    }
+
+    /// Ends the dials of a backend that nobody wants the outcome of.
+    pub(super) fn abort_dials(&mut self, now: Instant, backend: u32) {
+        let places = self.backends.get(backend).places.len() as u32;
+        (0..places).for_each(|place| self.abort_dial(backend, place));
+        self.give_turns(now, backend);
     }
 
     /// Without giving its turn to another, for when more may be ended.

@@ -59,13 +59,11 @@ impl Machine {
         record.wanted = false;
         self.expected.retain(|expected| *expected != id);
         self.call_back(id);
-        let places = self.backends.get(id).places.len() as u32;
-        (0..places).for_each(|place| self.abort_dial(id, place));
+        self.abort_dials(now, id);
         let connections: Vec<_> = self.backends.get(id).places.iter().filter_map(|place| place.connection).collect();
         for connection in connections {
             self.drain(now, connection, until);
         }
-        self.give_turns(now, id);
         self.forget_if_unused(now, id);
     }
 

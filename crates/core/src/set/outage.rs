@@ -97,16 +97,10 @@ impl Machine {
         let mut order = self.backends.order().to_vec();
         order.sort_by_key(|id| self.backends.get(*id).setback.map(|setback| setback.failed_at));
         for id in order {
-            let dials = self.backends.get(id).places.iter().position(|place| place.dial != Dial::Nothing);
-            if dials.is_some_and(|at| self.backends.get(id).places[at].dial.is_under_way()) {
-                continue;
-            }
             if room == 0 {
                 return;
             }
-            let place = dials.map_or_else(|| self.choose_place(id), |place| place as u32);
-            self.want_dial(now, id, place);
-            room -= usize::from(is_running(&&*self.place(id, place)));
+            room -= usize::from(self.dial_once(now, id));
         }
     }
 

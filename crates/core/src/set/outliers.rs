@@ -18,9 +18,7 @@ impl Machine {
         }
         self.expect_end_of_ejection(id);
         self.replan(now);
-        let places = self.backends.get(id).places.len() as u32;
-        (0..places).for_each(|place| self.abort_dial(id, place));
-        self.give_turns(now, id);
+        self.abort_dials(now, id);
     }
 
     /// Records a successful use, and its latency if that is known.

@@ -54,18 +54,12 @@ impl Machine {
             }
             self.expected.push(id);
             many -= usize::from(self.backends.is_untried(id));
-            let dials = self.backends.get(id).places.iter().position(|place| place.dial != Dial::Nothing);
-            if room == 0 || dials.is_some_and(|at| self.backends.get(id).places[at].dial.is_under_way()) {
-                continue;
+            if room > 0 {
+                room -= usize::from(self.dial_once(now, id));
             }
-            let place = dials.map_or_else(|| self.choose_place(id), |place| place as u32);
-            self.want_dial(now, id, place);
-            room -= usize::from(is_running(&&*self.place(id, place)));
         }
         for id in before.into_iter().filter(|id| !self.expected.contains(id)).collect::<Vec<_>>() {
-            let places = self.backends.get(id).places.len() as u32;
-            (0..places).for_each(|place| self.abort_dial(id, place));
-            self.give_turns(now, id);
+            self.abort_dials(now, id);
         }
     }
 

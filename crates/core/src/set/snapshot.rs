@@ -1,6 +1,6 @@
 //! A copy of a set's state, for people.
 
-use super::places::{Dial, Place, Taking, What};
+use super::places::{Dial, Place, Record, Taking, What};
 use super::{ConnectionId, Machine, State};
 use crate::backend::Backend;
 use crate::idle::Idleness;
@@ -95,9 +95,14 @@ impl Machine {
         known.filter_map(move |&id| Some((Arc::clone(&self.backends.get(id).backend), find(id)?)))
     }
 
+    /// What there is of every backend, known or not.
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        self.backends.all().map(|(_, record)| record)
+    }
+
     /// The figures alone, which are had without a look at every connection.
     pub fn figures(&self) -> Figures {
-        let places = || self.backends.all().map(|(_, record)| record).flat_map(|record| &record.places);
+        let places = || self.records().flat_map(|record| &record.places);
         Figures {
             known: self.backends.known(),
             dead: self.backends.dead(),
@@ -141,8 +146,7 @@ impl Machine {
 
     /// How many things it remembers, whether they still mean something or not: for simulations.
     pub fn footprint(&self) -> usize {
-        let places: usize =
-            self.backends.all().map(|(_, record)| record).map(|record| record.places.len() + record.held.len()).sum();
+        let places: usize = self.records().map(|record| record.places.len() + record.held.len()).sum();
         self.backends.len() + places + self.entries.len() + self.waiters.len() + self.timers.len()
     }
 
@@ -182,10 +186,9 @@ impl Machine {
                     return Err(format!("backend {id}: a place is not what it is said to be: {place:?}"));
                 }
                 let Some(connection) = connection else { continue };
-                let Some(found) = self.connection(connection).filter(|found| found.taking == Taking::Leases) else {
+                if self.connection(connection).is_none_or(|found| found.taking != Taking::Leases) {
                     return Err(format!("backend {id}: a place has a connection that takes no leases"));
-                };
-                debug_assert_eq!(found.backend, id);
+                }
             }
             if record.class != self.class_of(id) || record.class.is_some_and(|class| !self.open.contains(&(class, id)))
             {
@@ -203,21 +206,14 @@ impl Machine {
         if self.options.maximum.is_some_and(|maximum| planned > maximum + 1) {
             return Err(format!("{planned} are kept"));
         }
-        let alive: usize = self.backends.all().map(|(_, record)| record).map(|record| record.alive).sum();
+        let alive: usize = self.records().map(|record| record.alive).sum();
         if self.entries.len() != alive + self.free.len() {
             return Err(format!("{} entries, {alive} in use, {} free", self.entries.len(), self.free.len()));
         }
-        if !self.open.is_sorted() || self.open.len() != self.backends.all().filter(|(_, it)| it.class.is_some()).count()
-        {
+        if !self.open.is_sorted() || self.open.len() != self.records().filter(|record| record.class.is_some()).count() {
             return Err(format!("not the backends that leases may be of: {:?}", self.open));
         }
-        let waiting: usize = self
-            .backends
-            .all()
-            .map(|(_, record)| record)
-            .flat_map(|record| &record.places)
-            .map(|place| place.waiters.len())
-            .sum();
+        let waiting: usize = self.records().flat_map(|record| &record.places).map(|place| place.waiters.len()).sum();
         if waiting + self.any.len() != self.waiters.len() {
             return Err(format!("{} waiters, {} of them in line", self.waiters.len(), waiting + self.any.len()));
         }
