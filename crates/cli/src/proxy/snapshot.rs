@@ -114,7 +114,6 @@ impl Snapshot {
         matches!(self.state, State::Running | State::Starting)
             && !self.nobody
             && self.upstream.backends.iter().all(|backend| backend.is_live() && !backend.flags.stalled)
-            && !self.upstream.is_held_off()
     }
 }
 
@@ -155,11 +154,6 @@ impl From<SetBackend> for Backend {
 }
 
 impl Upstream {
-    /// Whether each backend has closed unused connections lately: all of them may be down.
-    fn is_held_off(&self) -> bool {
-        !self.backends.is_empty() && self.backends.iter().all(|backend| backend.flags.held_off_ms.is_some())
-    }
-
     /// What requests go through comes first; a pool beside it is for upgrades alone, and says nothing of who works.
     fn of(seen: impl Iterator<Item = Object>) -> Option<Upstream> {
         let mut seen = seen.filter_map(|object| match object {
