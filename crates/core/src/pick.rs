@@ -25,7 +25,7 @@ pub enum Pick {
     ///   backend whose uses end at once because they fail is not preferred.
     /// - Latency is a penalty, never a reward. The load counts up to six times as much for a backend that is slower than the
     ///   median of all backends or that failed uses, where that makes a difference of more than a factor of two. The penalty
-    ///   halves every two seconds.
+    ///   halves every two seconds. Where the median is less than 5 ms, latencies are compared with 5 ms.
     /// - A backend that failed more than one use lately is not picked while another comes back soon: uses take no more than 100 ms on
     ///   average, and fewer claims wait than other connections are in use.
     /// - A backend whose last 5 uses failed is left out until a use succeeds, while another can serve: waiting claims do not get

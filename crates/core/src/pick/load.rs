@@ -20,6 +20,10 @@ const SHORT: u64 = 4;
 /// The most that slow and failed uses count against a backend, in median uses.
 const MAX_EXCESS: f32 = 5.0;
 
+/// Latencies are compared with the median, or with this if it is less, in nanoseconds (5 ms): where uses take less than a millisecond,
+/// a delay of the scheduler is many medians long and says nothing about the backend.
+const LEAST_MEDIAN: u64 = 5_000_000;
+
 /// Factors within this of each other are taken to be equal: the load decides.
 const ALIKE: f32 = 2.0;
 
@@ -103,7 +107,7 @@ struct Load {
     share: f32,
     /// What a use of it costs, in median uses.
     factor: f32,
-    /// How much slower than the median its uses are.
+    /// How much slower than the median its uses are, in medians.
     excess: f32,
     /// What its failed uses count.
     penalty: f32,
@@ -419,7 +423,10 @@ impl Loads {
         if self.median == 0 {
             self.find_median();
         }
-        let slower = if self.median == 0 { 0.0 } else { (nanos as f32 / self.median as f32 - 1.0).max(0.0) };
+        let slower = match self.median {
+            0 => 0.0,
+            median => nanos.saturating_sub(median) as f32 / median.max(LEAST_MEDIAN) as f32,
+        };
         let load = &mut self.loads[backend as usize];
         load.weigh(load.excess + (slower - load.excess) / 8.0, load.penalty);
     }
@@ -649,7 +656,19 @@ mod tests {
     fn backends_that_are_about_as_fast_get_the_same_share() {
         let (mut loads, now) = loads(3);
         for _ in 0..100 {
-            for (backend, micros) in [(0, 1_000), (1, 1_300), (2, 1_900)] {
+            for (backend, millis) in [(0, 10), (1, 13), (2, 19)] {
+                loads.learn(now, backend, Duration::from_millis(millis));
+            }
+        }
+        let chosen = chosen(&loads, &[0, 1, 2]);
+        assert!(chosen.iter().all(|count| (850..1_150).contains(count)), "{chosen:?}");
+    }
+
+    #[test]
+    fn delays_of_milliseconds_are_no_penalty_where_uses_take_less_than_one() {
+        let (mut loads, now) = loads(3);
+        for _ in 0..100 {
+            for (backend, micros) in [(0, 80), (1, 80), (2, 4_000)] {
                 loads.learn(now, backend, Duration::from_micros(micros));
             }
         }
@@ -661,12 +680,12 @@ mod tests {
     fn faster_backend_is_not_preferred_to_typical_ones() {
         let (mut loads, now) = loads(3);
         for _ in 0..100 {
-            for (backend, micros) in [(0, 100), (1, 1_000), (2, 1_000)] {
-                loads.learn(now, backend, Duration::from_micros(micros));
+            for (backend, millis) in [(0, 1), (1, 10), (2, 10)] {
+                loads.learn(now, backend, Duration::from_millis(millis));
             }
             loads.pass(now + SECOND);
         }
-        assert_eq!((loads.median, loads.loads[0].latency.unwrap().nanos), (1_000_000, 100_000));
+        assert_eq!((loads.median, loads.loads[0].latency.unwrap().nanos), (10_000_000, 1_000_000));
         let chosen = chosen(&loads, &[0, 1, 2]);
         assert!(chosen.iter().all(|count| (850..1_150).contains(count)), "{chosen:?}");
     }
@@ -736,11 +755,11 @@ mod tests {
         // One of three is not used at all.
         let (mut loads, now) = loads(3);
         for _ in 0..100 {
-            loads.learn(now, 1, Duration::from_millis(10));
-            loads.learn(now, 2, Duration::from_millis(1));
+            loads.learn(now, 1, Duration::from_millis(100));
+            loads.learn(now, 2, Duration::from_millis(10));
             loads.pass(now + SECOND * 2);
         }
-        assert_eq!(loads.median, 1_000_000);
+        assert_eq!(loads.median, 10_000_000);
         assert!(loads.loads[1].factor > 1.0 + MAX_EXCESS * 0.9 && loads.loads[2].factor < 1.1);
     }
 
