@@ -31,9 +31,8 @@ use std::time::Instant;
 /// A dead backend whose tier is not needed, because a better one serves, is not probed and so not called dead for ever: it
 /// goes back to where it came from, doubted.
 ///
-/// As long as another backend is doubted less, the plan treats a doubted one with nothing working like a dead one: it keeps
-/// one slot at most, and the others go where claims can be served. One that has something working keeps that, and gets
-/// little more.
+/// A doubted backend of which nothing works is probed by a pool like a dead one, so that its slots go where claims can be served. One
+/// that has something working keeps that, and gets little more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// Never connected to.

@@ -38,7 +38,7 @@ impl Machine {
             None => Tries::new(policy),
         };
         let until = match setback {
-            Some(Setback { until, .. }) if until > now && (probe || self.may_dial(now, backend)) => Some(until),
+            Some(Setback { until, .. }) if until > now && (probe || self.may_dial(backend)) => Some(until),
             Some(_) | None => None,
         };
         match until.max(self.take_pause(now, backend)) {
@@ -73,7 +73,7 @@ impl Machine {
         if self.slots[index as usize].probe {
             self.held_probes.push_back(index);
             self.give_probes_turns(now);
-        } else if self.may_dial(now, backend) {
+        } else if self.may_dial(backend) {
             self.connect(now, index, tries);
         } else {
             self.backends.get_mut(backend).held.push_back(index);
@@ -98,7 +98,7 @@ impl Machine {
     /// Lets held slots of a backend dial, as far as it is their turn.
     pub(super) fn give_turns(&mut self, now: Instant, backend: u32) {
         loop {
-            if !self.may_dial(now, backend) {
+            if !self.may_dial(backend) {
                 return;
             }
             let Some(index) = self.backends.get_mut(backend).held.pop_front() else { return };
@@ -112,15 +112,14 @@ impl Machine {
         }
     }
 
-    /// Whether one more slot of a backend may dial. In an outage it may do so beside attempts that hang.
-    fn may_dial(&self, now: Instant, backend: u32) -> bool {
-        let (record, limit) = (self.backends.get(backend), self.options.connecting_per_backend);
-        let hanging = if self.outage.is_some() { self.hanging(now, record) } else { 0 };
-        record.may_dial(hanging, limit)
+    /// Whether one more slot of a backend may dial.
+    fn may_dial(&self, backend: u32) -> bool {
+        self.backends.get(backend).may_dial(self.options.connecting_per_backend)
     }
 
-    /// A backend works for the first time, or again: what the slots held back had left of their attempts is of no account.
+    /// A backend works for the first time, or again: its slots have all attempts.
     pub(super) fn start_afresh(&mut self, backend: u32) {
+        self.backends.get_mut(backend).setback = None;
         let fresh = Tries::new(self.options.recovery.for_connect(true));
         for &index in &self.backends.get(backend).held {
             if let State::Held { tries } = &mut self.slots[index as usize].state {
@@ -152,6 +151,7 @@ impl Machine {
         let record = self.backends.get(backend);
         let others_work = record.counts.working() > itself - usize::from(state.is_suspect());
         let has_worked = record.health.has_worked();
+        let is_only_probe = probe && record.probes.total() == 1;
         let policy = self.options.recovery.for_connect(has_worked);
         let failures = match state {
             State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => life.failures,
@@ -178,8 +178,10 @@ impl Machine {
                 let record = self.backends.get_mut(backend);
                 record.setback = Some(Setback { failures, failed_at: now, until });
                 record.failed_probes = failures;
-                if probe { Then::Retry { tries, until } } else { Then::Gone }
+                if is_only_probe { Then::Retry { tries, until } } else { Then::Gone }
             }
+            // It is not probed any more.
+            Health::Unproven { .. } | Health::Proven { .. } if probe && others_work => Then::Gone,
             Health::Unproven { .. } | Health::Proven { .. } => {
                 // That a connection fails does not say that others cannot be made, unless it was the last.
                 let is_news = (itself == 0 || !others_work) && self.backends.doubt(backend, Doubt::Failing);
@@ -196,7 +198,7 @@ impl Machine {
                         let record = self.backends.get_mut(backend);
                         record.setback = Some(Setback { failures, failed_at: now, until });
                         record.failed_probes = failures;
-                        self.bury(now, backend, index);
+                        self.bury(now, backend);
                         Then::Gone
                     }
                 };
@@ -211,7 +213,8 @@ impl Machine {
                 if is_news || itself > 0 || others_work {
                     self.plan_soon();
                 }
-                then
+                // Where nothing works, a probe makes the next attempt.
+                if others_work || is_only_probe { then } else { Then::Gone }
             }
         }
     }

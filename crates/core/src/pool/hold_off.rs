@@ -13,7 +13,7 @@
 use super::Machine;
 use super::dials::is_failed_attempt;
 use crate::backends::Health;
-use crate::slot::{Life, Phase, Slot, SlotRef, State, Then};
+use crate::slot::{Life, Slot, SlotRef, State, Then};
 use std::time::Instant;
 
 impl Machine {
@@ -77,8 +77,7 @@ impl Machine {
     pub(super) fn is_held_off(&mut self, now: Instant, backend: u32) -> bool {
         let record = self.backends.get(backend);
         let Some(until) = record.held_off_until.filter(|until| *until > now) else { return false };
-        let under_way: usize =
-            [Phase::Held, Phase::Connecting, Phase::Backoff].map(|phase| record.counts.of(phase)).iter().sum();
+        let under_way = record.counts.pending() + record.probes.pending();
         if under_way < self.waiters.len() {
             return false;
         }

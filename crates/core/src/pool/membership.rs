@@ -52,18 +52,15 @@ impl Record {
         self.broke_at.max(self.tried).is_some_and(|at| now < at + DISTRUST)
     }
 
-    /// Whether one more of its slots may dial. Until a backend has worked, one at a time; the attempts that hang do not count
-    /// then.
-    pub(super) fn may_dial(&self, hanging: usize, limit: usize) -> bool {
+    /// Whether one more of its slots may dial. Until a backend has worked, one at a time; none while it is probed instead.
+    pub(super) fn may_dial(&self, limit: usize) -> bool {
         match self.health {
-            Health::Proven { .. } => self.counts.of(Phase::Connecting) < limit,
-            Health::Unproven { .. } => {
+            Health::Unproven { doubt: Doubt::None } => {
                 let dialling = [Phase::Connecting, Phase::Backoff, Phase::Closing];
-                let dialling: usize = dialling.into_iter().map(|phase| self.counts.of(phase)).sum();
-                dialling == hanging && hanging < limit
+                dialling.into_iter().all(|phase| self.counts.of(phase) == 0)
             }
-            // A dead backend is probed.
-            Health::Dead { .. } | Health::Removed => false,
+            Health::Proven { .. } if !self.is_failing() => self.counts.of(Phase::Connecting) < limit,
+            Health::Unproven { .. } | Health::Proven { .. } | Health::Dead { .. } | Health::Removed => false,
         }
     }
 }
@@ -170,13 +167,12 @@ impl Machine {
         self.attention = true;
     }
 
-    /// Declares a backend dead, when an attempt of this slot was its last.
-    pub(super) fn bury(&mut self, now: Instant, index: u32, slot: u32) {
+    /// Declares a backend dead.
+    pub(super) fn bury(&mut self, now: Instant, index: u32) {
         let worked = self.backends.get(index).health.has_worked();
         self.backends.set_health(index, Health::Dead { worked });
         self.end_hold_off(index);
         self.close_suspects(now, index, NONE);
-        self.begin_probing(now, index, slot);
         self.plan_soon();
         self.note_outage(now);
     }

@@ -3,9 +3,8 @@
 //! While an outage lasts, claims wait for up to `outage_wait`, and every dead backend is tried at least once a second. A claim that arrives brings the next attempt forward. An attempt that hangs for a second does not keep
 //! further ones from beginning beside it.
 
-use super::membership::Record;
 use super::{Machine, Refusal, State as PoolState};
-use crate::backends::{Outage, RUNNING};
+use crate::backends::{Doubt, Outage, RUNNING};
 use crate::slot::{State, Then};
 use crate::waiters::{Place, WaiterId};
 use std::time::{Duration, Instant};
@@ -118,22 +117,20 @@ impl Machine {
         }
     }
 
-    /// In an outage the plan gives a backend another slot for every attempt that hangs, as far as there is room.
-    pub(super) fn try_beside_hanging(&mut self, now: Instant, order: &[u32], want: &mut [usize]) {
+    /// In an outage a backend at which an attempt hangs is doubted: the attempt goes on as a probe, and a further one begins beside it.
+    pub(super) fn doubt_hanging(&mut self, now: Instant, order: &[u32]) {
         if self.outage.is_none() {
             return;
         }
-        let mut room = self.options.maximum.saturating_sub(want.iter().sum());
-        for (want, &index) in want.iter_mut().zip(order) {
-            let record = self.backends.get(index);
-            let more = self.hanging(now, record).min(self.options.connecting_per_backend - 1).min(room);
-            *want += more;
-            room -= more;
-            let running = record.slots.iter().filter_map(|&slot| self.slots[slot as usize].state.began());
-            if let Some(began) = running.filter(|&began| now < began + RUNNING).min() {
+        for &index in order {
+            let slots = self.backends.get(index).slots.iter();
+            let began: Vec<Instant> = slots.filter_map(|&slot| self.slots[slot as usize].state.began()).collect();
+            if began.iter().any(|&began| began + RUNNING <= now) {
+                self.backends.doubt(index, Doubt::Slow);
+            }
+            if let Some(&began) = began.iter().filter(|&&began| now < began + RUNNING).min() {
                 self.look_again(began + RUNNING);
             }
-            self.give_turns(now, index);
         }
     }
 
@@ -142,11 +139,6 @@ impl Machine {
         if self.outage.is_some() {
             self.look_again(now + RUNNING);
         }
-    }
-
-    /// How many attempts at a backend hang: they began more than a second ago and no longer count as running.
-    pub(super) fn hanging(&self, now: Instant, record: &Record) -> usize {
-        record.slots.iter().filter(|slot| self.hangs(now, **slot)).count()
     }
 
     fn hangs(&self, now: Instant, slot: u32) -> bool {
@@ -162,8 +154,7 @@ impl Machine {
     /// A dead backend is back: attempts that hang since before are given up, so that others take their place.
     pub(super) fn stop_hanging(&mut self, now: Instant, backend: u32, connected: u32) {
         for slot in self.backends.get(backend).slots.clone() {
-            let hangs = self.slots[slot as usize].state.began().is_some_and(|began| began + RUNNING <= now);
-            if hangs && slot != connected {
+            if slot != connected && self.hangs(now, slot) {
                 self.stop(now, slot);
             }
         }

@@ -9,6 +9,7 @@ use crate::options::OptionsError;
 use crate::plan::{Have, Spread, plan, share};
 use crate::slot::{Phase, Slot, SlotRef, State, Then};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 impl Machine {
@@ -89,21 +90,29 @@ impl Machine {
         self.rotate(now);
         let is_in = |index: &u32| !self.is_out(*index);
         let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
+        self.doubt_hanging(now, &order);
         let serving = self.find_serving(&order);
         self.arrange_tiers(&order, serving);
-        self.arrange_probes(now, &order, serving);
-        let is_planned = |index: &u32| !self.backends.get(*index).health.is_dead();
-        let order: Vec<u32> = order.into_iter().filter(is_planned).collect();
-        let have: Vec<Have> = order.iter().map(|&index| self.have(index, serving)).collect();
-        let mut plan = plan(&have, self.planned, self.options.maximum, Spread::Even);
-        self.connect_until_ready(now, &order, &mut plan.want);
-        self.try_beside_hanging(now, &order, &mut plan.want);
-        if let Some(serving) = serving {
-            self.spare_the_strained(now, serving, &order, &have, &mut plan.want);
-        }
+        let is_planned = |&index: &u32| serving.is_some_and(|tier| self.is_planned(index, tier));
+        let (mut order, others): (Vec<u32>, Vec<u32>) = order.into_iter().partition(is_planned);
+        let have: Vec<Have> = order.iter().map(|&index| self.have(index)).collect();
+        let (stalled, others): (Vec<u32>, Vec<u32>) =
+            others.into_iter().partition(|&index| serving.is_some_and(|tier| self.is_kept_while_stalled(index, tier)));
+        // Each stalled backend keeps a connection; what the others still have is surplus.
+        let kept = stalled.len().min(self.options.maximum - 1);
+        let maximum = self.options.maximum - kept;
+        let mut plan = plan(&have, self.planned, maximum, Spread::Even);
+        self.spare_the_strained(now, maximum, &order, &have, &mut plan.want);
+        order.extend(stalled);
+        plan.want.resize(have.len() + kept, 1);
+        order.extend(others);
+        plan.want.resize(order.len(), 0);
+        let probed = self.probed(&order, &plan.want, serving);
+        self.arrange_probes(now, &probed);
+        let have: Vec<Have> = order.iter().map(|&index| self.have(index)).collect();
         let mut removals: Vec<(usize, usize)> = plan.removals(&have).collect();
         // A worse tier makes room first.
-        removals.sort_by_key(|&(place, _)| Reverse(have[place].priority));
+        removals.sort_by_key(|&(place, _)| Reverse(self.backends.get(order[place]).backend.priority()));
         let additions: Vec<u32> = plan.additions(&have).map(|place| order[place]).collect();
 
         let mut surplus = Surplus::default();
@@ -128,10 +137,15 @@ impl Machine {
                 continue;
             }
             left -= 1;
-            if self.may_change(now, backend) {
+            if self.may_change(now, backend) && !self.turn_probe_into_slot(backend) {
                 self.add_slot(now, backend, false);
             }
         }
+        let probed: BTreeSet<u32> = probed.into_iter().collect();
+        for index in order.into_iter().filter(|index| !probed.contains(index)) {
+            self.stop_probes(now, index);
+        }
+        self.give_probes_turns(now);
         self.follow_suspects(now);
         // What was closed here asks for a plan of its own when it has ended.
         self.stale_plan = false;
@@ -141,15 +155,22 @@ impl Machine {
         }
     }
 
-    fn have(&self, index: u32, serving: Option<Tier>) -> Have {
+    /// Whether the plan covers a backend in rotation while this tier serves.
+    fn is_planned(&self, index: u32, serving: Tier) -> bool {
+        let is_in_tier = self.backends.get(index).backend.priority() == serving.priority;
+        is_in_tier && !self.is_probed(index, Some(serving)) && !self.is_set_aside_as_stalled(index)
+    }
+
+    /// Whether a backend that the plan does not cover, since it is stalled, has a connection, of which one is kept.
+    fn is_kept_while_stalled(&self, index: u32, serving: Tier) -> bool {
         let record = self.backends.get(index);
-        let (priority, weight) = (record.backend.priority(), record.backend.weight());
-        let dead = serving.is_none_or(|serving| {
-            let doubted = record.health.doubt().is_none_or(|doubt| doubt > serving.least_doubt);
-            priority < serving.priority || doubted && record.counts.working() == 0
-        });
-        let dead = dead || self.is_set_aside_as_stalled(index);
-        Have { slots: record.counts.total() - self.leaving(index), dead, priority, weight }
+        let is_in_tier = record.backend.priority() == serving.priority;
+        is_in_tier && record.counts.working() > 0 && self.is_set_aside_as_stalled(index)
+    }
+
+    fn have(&self, index: u32) -> Have {
+        let record = self.backends.get(index);
+        Have { slots: record.counts.total() - self.leaving(index), weight: record.backend.weight(), ..Have::default() }
     }
 
     /// Slots of a backend that are ending for good.
@@ -167,14 +188,11 @@ impl Machine {
 
     /// Backends that work, but at which further connects hang or fail, get no more slots than they can use. The others take
     /// over what the plan had for them, and make up for the slots that only try as far as the maximum allows.
-    fn spare_the_strained(&mut self, now: Instant, serving: Tier, order: &[u32], have: &[Have], want: &mut [usize]) {
-        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, serving.least_doubt)).collect();
-        let takes_over = |&place: &usize| {
-            let serves = have[place].priority == serving.priority && !have[place].dead;
-            let fails = self.backends.get(order[place]).health.doubt() == Some(Doubt::Failing);
-            strains[place] == Strain::None && serves && !fails
-        };
-        let takers: Vec<usize> = (0..order.len()).filter(takes_over).collect();
+    fn spare_the_strained(&mut self, now: Instant, maximum: usize, order: &[u32], have: &[Have], want: &mut [usize]) {
+        let is_undoubted = |&index: &u32| self.backends.get(index).health.doubt() == Some(Doubt::None);
+        let one_is_undoubted = order.iter().any(is_undoubted);
+        let strains: Vec<Strain> = order.iter().map(|&index| self.strain(now, index, one_is_undoubted)).collect();
+        let takers: Vec<usize> = (0..order.len()).filter(|&place| strains[place] == Strain::None).collect();
         let planned: usize = want.iter().sum();
         let (mut excess, mut trying) = (0, 0);
         for (place, strain) in strains.iter().enumerate() {
@@ -189,7 +207,7 @@ impl Machine {
                 }
                 Strain::Tries { holds, under_way, fails } if want[place] > holds => {
                     let all = if fails { 1 } else { under_way.min(want[place] - holds) };
-                    let tries = if planned + trying + all <= self.options.maximum { all } else { 1 };
+                    let tries = if planned + trying + all <= maximum { all } else { 1 };
                     trying += tries;
                     holds + tries
                 }
@@ -201,14 +219,14 @@ impl Machine {
         if takers.is_empty() {
             return;
         }
-        excess += trying.min(self.options.maximum.saturating_sub(planned));
+        excess += trying.min(maximum.saturating_sub(planned));
         let shares = share(takers.iter().map(|&place| have[place].weight), excess);
         for (place, share) in takers.into_iter().zip(shares) {
             want[place] += share;
         }
     }
 
-    fn strain(&self, now: Instant, index: u32, least_doubt: Doubt) -> Strain {
+    fn strain(&self, now: Instant, index: u32, one_is_undoubted: bool) -> Strain {
         let record = self.backends.get(index);
         let working = record.counts.working();
         if working == 0 {
@@ -221,9 +239,7 @@ impl Machine {
             (Some(rest), _) => Strain::Tries { holds: working.max(rest.most), under_way: 1, fails: true },
             (None, Some(Doubt::Failing)) => Strain::Tries { holds: working, under_way, fails: true },
             // What it is slow with may well succeed; that matters only where another is not slow.
-            (None, Some(Doubt::Slow)) if least_doubt < Doubt::Slow => {
-                Strain::Tries { holds: working, under_way, fails: false }
-            }
+            (None, Some(Doubt::Slow)) if one_is_undoubted => Strain::Tries { holds: working, under_way, fails: false },
             (None, Some(Doubt::Slow | Doubt::None) | None) => Strain::None,
         }
     }
@@ -236,8 +252,8 @@ impl Machine {
                 continue;
             }
             for index in self.backends.get(backend).slots.clone() {
-                let state = &self.slots[index as usize].state;
-                let leaves_anyway = matches!(state, State::Closing { then: Then::Gone, .. });
+                let Slot { probe, ref state, .. } = self.slots[index as usize];
+                let leaves_anyway = probe || matches!(state, State::Closing { then: Then::Gone, .. });
                 if many > 0 && state.phase() == Some(phase) && !leaves_anyway {
                     self.stop(now, index);
                     many -= 1;

@@ -2,6 +2,7 @@
 
 use super::membership::BackendSlots;
 use super::{Action, Ending, Machine, State as PoolState};
+use crate::backends::{Doubt, Setback};
 use crate::recovery::SHORTEST_DELAY;
 use crate::slot::{Aside, Life, Phase, Report, Slot, SlotRef, State, Then};
 use std::time::{Duration, Instant};
@@ -39,6 +40,7 @@ impl Machine {
         self.slots[slot.index()].recycles = recycles;
         self.recycles |= recycles;
         let ends_outage = self.outage.is_some();
+        let setback = self.backends.get(backend).setback;
         if self.trust(now, backend) {
             self.start_afresh(backend);
         }
@@ -51,10 +53,12 @@ impl Machine {
             .map(|lifetime| now + lifetime.mul_f64(1.0 - LIFETIME_SPREAD * self.random.fraction()));
         self.replace_suspects(now, backend);
         if self.slots[slot.index()].probe {
-            self.stop_probes(now, backend, index);
+            self.plan_soon();
             let takes_slot = self.take_slot(now, index);
             self.give_probes_turns(now);
             if !takes_slot {
+                // A connection that closes at once does not make up for failures.
+                self.backends.get_mut(backend).setback = setback.map(|setback| Setback { until: now, ..setback });
                 return self.close_slot(now, index);
             }
         }
@@ -183,8 +187,10 @@ impl Machine {
     /// Moves a slot to another state, and counts it there.
     pub(super) fn enter(&mut self, index: u32, state: State) -> SlotRef {
         let slot = &mut self.slots[index as usize];
-        let is_removed = self.backends.get(slot.backend).health.is_removed();
-        let record: &mut BackendSlots = self.backends.get_mut(slot.backend);
+        let record = self.backends.get_mut(slot.backend);
+        let (is_removed, did_work) = (record.health.is_removed(), record.counts.working() > 0);
+        let is_doubted = record.health.doubt().is_some_and(|doubt| doubt > Doubt::None);
+        let record: &mut BackendSlots = record;
         let (counts, pool_counts) = if slot.probe {
             (&mut record.probes, &mut self.probes)
         } else if is_removed {
@@ -210,7 +216,12 @@ impl Machine {
         }
         slot.state = state;
         slot.epoch += 1;
-        SlotRef { index, epoch: slot.epoch }
+        let slot = SlotRef { index, epoch: slot.epoch };
+        if is_doubted && did_work && record.counts.working() == 0 {
+            // From now on it is probed.
+            self.plan_soon();
+        }
+        slot
     }
 
     /// The slot is no more.

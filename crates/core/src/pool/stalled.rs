@@ -25,7 +25,7 @@ impl Avoided {
 
 impl Machine {
     /// A backend has stopped responding while others respond, or responds again. A stalled one gets no claims while another can
-    /// serve, and the plan gives it one slot, as if it were dead. Its idle connections stay open unless the room is needed.
+    /// serve, and the plan leaves it one slot if it has a connection. Its idle connections stay open unless the room is needed.
     pub fn set_stalled(&mut self, now: Instant, backend: &Backend, stalled: bool) {
         let Some(index) = self.backends.find(backend) else { return };
         if self.is_closed() || !self.picker.loads.set_stalled(index, stalled) {
@@ -59,7 +59,7 @@ impl Machine {
         !is_avoided || !self.avoided(now, place).includes(backend, &self.picker.loads)
     }
 
-    /// Whether the plan gives it one slot: it is stalled, and another backend is not.
+    /// Whether the plan leaves a backend out: it is stalled, and another backend is not.
     pub(super) fn is_set_aside_as_stalled(&self, index: u32) -> bool {
         let responds =
             |other: &u32| !self.picker.loads.is_stalled(*other) && self.backends.get(*other).counts.working() > 0;

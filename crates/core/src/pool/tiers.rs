@@ -1,23 +1,19 @@
-//! Tiers: which priority serves, for the plan to know who counts as dead.
+//! Tiers: which priority serves.
 //!
-//! The plan serves the lowest priority number that has a live backend. What is alive is for the pool to say, and it would
-//! rather have claims served by a worse tier than have them wait for a better one:
+//! The first of these tiers serves:
 //!
 //! ```text
-//!   the first tier that works       something of it works, or has and nothing is known against it
-//!   else the first that may         it has not been tried
-//!   else the least doubted          attempts fail or hang, but have not run out; of equals the last, as the others are
-//!                                   tried beside it
-//!   else none                       all are dead
+//!   the first that works or has worked     a connection of it works, or has and no attempt has failed or hung since
+//!   else the first that is untried         nothing is known of one of its backends
+//!   else none                              nothing of any tier can be connected to
 //! ```
 //!
-//! Every tier before that one counts as dead, so each of its backends is tried by one slot; what an ejected backend would
-//! be good for does not count. So a better tier that is new, or comes back, takes over when it has its first connection,
-//! and nobody has to wait for that. Connections to the worse tier are surplus then: they idle out, or make room as the
-//! better tier needs it, and are lent only when nothing else is idle.
+//! An ejected backend does not count. The plan covers the tier that serves; backends of better tiers, and of all tiers while none
+//! serves, are [probed](super::probes) without a slot. So claims are served by a worse tier rather than wait for a better one, and a
+//! better tier takes over when one of its backends has been connected to. Connections to the worse tier are surplus then: they idle
+//! out, or make room as the better tier needs it, and are lent only when nothing else is idle.
 //!
-//! Nobody watches a tier that is worse than the one that serves. So that it is not called dead for what it was long ago,
-//! it is only doubted from then on.
+//! Backends of a tier that is worse than the one that serves are not probed, but in an outage. A dead one is only doubted from then on.
 
 use super::Machine;
 use super::membership::Record;
@@ -29,8 +25,6 @@ use std::collections::BTreeMap;
 pub(super) struct Tier {
     pub(super) priority: u16,
     standing: Standing,
-    /// How little the best of its backends is doubted.
-    pub(super) least_doubt: Doubt,
     slots: usize,
     works: bool,
 }
@@ -38,47 +32,30 @@ pub(super) struct Tier {
 /// How a backend stands, or the best of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
-    Dead,
-    Doubted,
+    /// It is dead, or attempts fail or hang.
+    Down,
     Untried,
     Trusted,
 }
 
 impl Machine {
-    /// Finds out who serves, of the backends that are not ejected.
+    /// Finds the tier that serves, of backends that are not ejected.
     pub(super) fn find_serving(&self, order: &[u32]) -> Option<Tier> {
         let mut tiers: BTreeMap<u16, Tier> = BTreeMap::new();
         for &index in order {
             let record = self.backends.get(index);
             let priority = record.backend.priority();
-            let nothing =
-                Tier { priority, standing: Standing::Dead, least_doubt: Doubt::Failing, slots: 0, works: false };
+            let nothing = Tier { priority, standing: Standing::Down, slots: 0, works: false };
             let tier = tiers.entry(priority).or_insert(nothing);
-            tier.standing = tier.standing.max(self.standing(record));
-            tier.least_doubt = tier.least_doubt.min(record.health.doubt().unwrap_or(Doubt::Failing));
+            tier.standing = tier.standing.max(standing(record));
             tier.slots += record.counts.total();
             tier.works |= record.counts.working() > 0;
         }
         let first = |standing| tiers.values().find(|tier| tier.standing == standing);
-        let doubted = tiers.values().rev().filter(|tier| tier.standing == Standing::Doubted);
-        let least_doubted = doubted.min_by_key(|tier| tier.least_doubt);
-        first(Standing::Trusted).or_else(|| first(Standing::Untried)).or(least_doubted).copied()
+        first(Standing::Trusted).or_else(|| first(Standing::Untried)).copied()
     }
 
-    fn standing(&self, record: &Record) -> Standing {
-        match record.health {
-            Health::Dead { .. } | Health::Removed => Standing::Dead,
-            Health::Unproven { .. } | Health::Proven { .. } if record.counts.working() > 0 => Standing::Trusted,
-            Health::Proven { doubt: Doubt::None, .. } => Standing::Trusted,
-            // With room for one connection in all it would never be tried beside another.
-            Health::Unproven { doubt: Doubt::None } if self.options.maximum == 1 => Standing::Trusted,
-            Health::Unproven { doubt: Doubt::None } => Standing::Untried,
-            Health::Unproven { doubt: Doubt::Slow | Doubt::Failing }
-            | Health::Proven { doubt: Doubt::Slow | Doubt::Failing, .. } => Standing::Doubted,
-        }
-    }
-
-    /// Who is in which tier is known to the picker, and what was held against worse tiers is forgotten.
+    /// Tells the picker which backends are of a worse tier, and forgives those their death.
     pub(super) fn arrange_tiers(&mut self, order: &[u32], serving: Option<Tier>) {
         let priority = |index: &u32| self.backends.get(*index).backend.priority();
         let has_tiers = order.iter().any(|index| priority(index) != priority(&order[0]));
@@ -90,11 +67,22 @@ impl Machine {
             let priority = self.backends.get(index).backend.priority();
             let is_worse = serving.is_some_and(|serving| priority > serving.priority);
             self.picker.set_worse(index, is_worse);
-            let is_not_needed = is_worse && self.outage.is_none();
-            if is_not_needed && serving.is_some_and(|serving| serving.standing == Standing::Trusted) {
+            let is_needed = self.outage.is_some() || !is_worse;
+            if !is_needed && serving.is_some_and(|serving| serving.standing == Standing::Trusted) {
                 self.backends.forgive(index);
             }
         }
+    }
+}
+
+fn standing(record: &Record) -> Standing {
+    match record.health {
+        Health::Dead { .. } | Health::Removed => Standing::Down,
+        Health::Unproven { .. } | Health::Proven { .. } if record.counts.working() > 0 => Standing::Trusted,
+        Health::Proven { doubt: Doubt::None, .. } => Standing::Trusted,
+        Health::Unproven { doubt: Doubt::None } => Standing::Untried,
+        Health::Unproven { doubt: Doubt::Slow | Doubt::Failing }
+        | Health::Proven { doubt: Doubt::Slow | Doubt::Failing, .. } => Standing::Down,
     }
 }
 

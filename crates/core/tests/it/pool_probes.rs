@@ -1,4 +1,4 @@
-//! Probes of dead backends: they have no slot, and few run at a time.
+//! Probes of backends that cannot be connected to: they have no slot, and few run at a time.
 
 use crate::stage::{self, Stage, ms, policy};
 use crate::world::{Behaviour, Setting, World, for_each_schedule};
@@ -51,6 +51,19 @@ fn all_connections_can_be_claimed_while_nine_of_ten_backends_are_dead() {
     stage.pass(ms(1_000));
     assert_eq!((stage.of(Phase::Busy), stage.counts().total()), (4, 4));
     assert_eq!(stage.dials.len(), 4, "as many probes run");
+}
+
+#[test]
+fn all_connections_can_be_claimed_while_attempts_at_four_of_five_backends_hang() {
+    let mut stage = Stage::new(options(0, 4));
+    stage.backends(&[1, 2, 3, 4, 5]);
+    let waiters: Vec<_> = (0..4).map(|_| stage.claim(ms(60_000))).collect();
+    for _ in 0..20 {
+        stage.accept_all_of(1);
+        stage.pass(ms(15));
+    }
+    assert_eq!((stage.of(Phase::Busy), stage.counts().total()), (4, 4), "{waiters:?}");
+    assert_eq!((stage.machine.dead_of_known(), stage.dials.len()), ((0, 5), 4), "their attempts go on as probes");
 }
 
 #[test]

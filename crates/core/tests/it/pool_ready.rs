@@ -62,13 +62,12 @@ fn dead_backends_are_tried_for_as_long_as_a_caller_waits() {
 }
 
 #[test]
-fn idle_connections_make_room_for_untried_backends() {
+fn untried_backends_are_probed_beside_idle_connections() {
     for maximum in 1..4 {
         let mut stage = Stage::connected(options(maximum, maximum), &[1, 2, 3, 4, 5]);
         expect_ready(&mut stage, 5);
         while let Some(&(_, number)) = stage.dials.first() {
-            assert!(maximum == 1 || stage.of(Phase::Idle) > 0, "one stays for claims");
-            assert!(stage.counts().total() <= maximum);
+            assert_eq!(stage.of(Phase::Idle), maximum, "none is closed for them");
             stage.accept(number);
         }
         assert_eq!(stage.machine.readiness(), Readiness { ready: 5, known: 5 }, "with maximum {maximum}");
@@ -79,15 +78,14 @@ fn idle_connections_make_room_for_untried_backends() {
 }
 
 #[test]
-fn connections_in_use_are_not_closed_for_untried_backends() {
+fn untried_backends_are_probed_while_all_connections_are_in_use() {
     let mut stage = Stage::connected(options(1, 1), &[1, 2]);
     let held = stage.take();
     expect_ready(&mut stage, 2);
-    assert!(stage.dials.is_empty());
-    stage.release(held, Outcome::Open);
-    stage.pass_until(|stage| !stage.dials.is_empty());
     stage.accept_all();
     assert!(is_ready(&stage, 2));
+    assert_eq!((stage.of(Phase::Busy), stage.counts().total()), (1, 1));
+    stage.release(held, Outcome::Open);
 }
 
 #[test]

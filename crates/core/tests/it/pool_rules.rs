@@ -70,14 +70,15 @@ fn a_failed_pool_that_knows_nobody_any_more_is_what_it_was_before() {
 }
 
 #[test]
-fn an_unwanted_slot_that_connects_or_backs_off_stops_at_once() {
+fn probe_and_slot_of_removed_backends_stop_at_once() {
     let slow = policy(3).delay(ms(400));
     let mut stage = Stage::new(Options { recovery: Recovery::from(slow), ..options(2, 2) });
     stage.backends(&[1, 2]);
     stage.refuse(1);
-    assert_eq!((stage.counts_of(1).of(Phase::Backoff), stage.dialling(2)), (1, 1));
+    assert_eq!((stage.machine.snapshot().probes.of(Phase::Backoff), stage.dialling(2)), (1, 1));
     stage.backends(&[3]);
-    assert_eq!((stage.dialling(2), stage.machine.snapshot().draining.total()), (0, 0));
+    let after = stage.machine.snapshot();
+    assert_eq!((stage.dialling(2), after.draining.total(), after.probes.total()), (0, 0, 0));
     assert_eq!((stage.slots_of(3), stage.counts().total()), (2, 2));
 }
 
@@ -251,7 +252,7 @@ fn a_success_ends_all_doubt() {
     let mut stage = Stage::new(Options { recovery: Recovery::from(policy(3).delay(ms(100))), ..options(8, 8) });
     stage.backends(&[1, 2]);
     stage.refuse(1);
-    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (1, 7), "what is doubted gets one slot");
+    assert_eq!((stage.slots_of(1), stage.slots_of(2)), (0, 8), "a backend that is doubted is probed");
     stage.pass(ms(100));
     stage.accept(1);
     assert_eq!((stage.slots_of(1), stage.slots_of(2)), (4, 4), "and its whole share when it works");

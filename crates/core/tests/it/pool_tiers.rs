@@ -106,11 +106,11 @@ fn a_better_one_that_is_new_takes_over_when_it_is_connected() {
     stage.ranked(&[(2, 20, 0)]);
     stage.accept_all();
     stage.ranked(&[(1, 10, 0), (2, 20, 0)]);
-    assert_eq!((stage.dialling(1), stage.counts_of(2).of(Phase::Idle), stage.closed), (1, 3, 1), "one makes room");
+    assert_eq!((stage.dialling(1), stage.counts_of(2).of(Phase::Idle), stage.closed), (1, 4, 0), "it is probed");
     let lent = stage.take();
     assert_eq!(stage.lent_from(lent), 2);
     stage.refuse(1);
-    assert_eq!((stage.counts_of(2).working(), stage.closed), (3, 1), "nothing was lost");
+    assert_eq!((stage.counts_of(2).working(), stage.closed), (4, 0), "nothing was lost");
     stage.release(lent, Outcome::Open);
     stage.pass(ms(1_000));
     stage.accept_all_of(1);
@@ -136,9 +136,12 @@ fn with_room_for_one_a_better_one_that_is_new_is_tried() {
     stage.ranked(&[(2, 20, 0)]);
     stage.accept_all();
     stage.ranked(&[(1, 10, 0), (2, 20, 0)]);
-    assert_eq!((stage.dialling(1), stage.slots_of(2)), (1, 0));
+    assert_eq!((stage.dialling(1), stage.slots_of(2)), (1, 1));
     stage.refuse(1);
-    assert_eq!((stage.dialling(2), stage.slots_of(1)), (1, 0));
+    assert_eq!((stage.counts_of(2).of(Phase::Idle), stage.slots_of(1)), (1, 0));
+    stage.pass_until(|stage| stage.dialling(1) > 0);
+    stage.accept_all_of(1);
+    assert_eq!((stage.counts_of(1).of(Phase::Idle), stage.slots_of(2)), (1, 0));
 }
 
 #[test]

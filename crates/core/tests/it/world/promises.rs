@@ -98,8 +98,9 @@ impl World {
         self.who_is_ejected_comes_back_in_time(&snapshot);
         self.attempts_go_on_in_an_outage(&snapshot);
         self.another_can_serve(&snapshot);
+        self.backends_are_probed_or_planned_for(&snapshot);
         let is_well = |state| matches!(state, BackendState::Healthy | BackendState::Unknown | BackendState::Removed);
-        let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state));
+        let all_well = snapshot.backends.iter().all(|backend| is_well(backend.state) && !backend.is_failing);
         if all_well && !unhurried && !self.servers.iter().any(went_wrong_lately) {
             // A hold-off delays spares, not waiting claims.
             let held_off = self.setting.options.replace_unused_after.map_or(0, |_| self.machine.options().spares);
@@ -348,8 +349,7 @@ impl World {
                     assert!(is_one || self.setting.options.health_check.is_some(), "{backend:?}");
                 }
                 BackendState::Dead => {
-                    assert_eq!(counts.total(), counts.of(Phase::Closing), "a dead backend has slots: {backend:?}");
-                    assert_eq!(probes.working(), 0, "{backend:?}");
+                    assert_eq!(counts.working(), 0, "{backend:?}");
                 }
                 BackendState::Removed => {
                     let drains = counts.of(Phase::Busy) + counts.of(Phase::Closing);
@@ -359,8 +359,16 @@ impl World {
                 BackendState::Healthy | BackendState::Unhealthy | BackendState::Ejected => {}
             }
             self.hold_off_is_for_backends_that_accept(backend);
-            let is_dead = backend.state == BackendState::Dead;
-            assert!(is_dead || probes.total() == probes.of(Phase::Closing), "probed, but not dead: {backend:?}");
+            assert_eq!(probes.working(), 0, "{backend:?}");
+        }
+    }
+
+    /// A backend that cannot be connected to has no slots for attempts, and one that works has no probes.
+    fn backends_are_probed_or_planned_for(&self, snapshot: &Snapshot) {
+        for backend in &snapshot.backends {
+            let is_down = backend.state == BackendState::Dead || backend.is_failing;
+            assert!(!is_down || backend.counts.pending() == 0, "it is not probed, but has slots: {backend:?}");
+            assert!(backend.counts.working() == 0 || backend.probes.pending() == 0, "probed, but works: {backend:?}");
         }
     }
 
