@@ -171,9 +171,9 @@ impl<C: Connect> Pool<C> {
     /// Waits until `n` backends have a working connection, for example before a server accepts requests. A backend is ready when a
     /// connect has succeeded, none has failed since or a connection still works, and it is neither ejected nor unhealthy.
     ///
-    /// Connects to as many backends as that takes, whatever [`spares`](Builder::spares) says, within
-    /// [`maximum`](Builder::maximum). Without room, idle connections are closed for backends that have not been tried. As far as
-    /// there is room, backends that failed are tried again for as long as it waits. Connections beyond `spares` idle out afterwards.
+    /// Connects to as many backends as that takes, whatever [`spares`](Builder::spares) says. A connection for which
+    /// [`maximum`](Builder::maximum) has no room is closed at once; its backend is ready. Backends that failed are tried again for as
+    /// long as it waits. Connections beyond `spares` idle out afterwards.
     ///
     /// `n` is capped by the number of backends that the resolver knows, once it has answered; where it knows none, one is waited
     /// for. `ready(0, _)` succeeds at once. No claim waits behind it.

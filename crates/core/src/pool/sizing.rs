@@ -170,7 +170,7 @@ impl Machine {
 
     fn have(&self, index: u32) -> Have {
         let record = self.backends.get(index);
-        Have { slots: record.counts.total() - self.leaving(index), weight: record.backend.weight(), ..Have::default() }
+        Have { slots: record.counts.total() - self.leaving(index), weight: record.backend.weight() }
     }
 
     /// Slots of a backend that are ending for good.

@@ -1,9 +1,11 @@
 //! Keeping: what an eager set holds on to, and what the detector lets go.
 
-use super::places::{Dial, What};
+use super::places::{Dial, Record, What};
 use super::{ConnectionId, Machine, State};
+use crate::backends::MOST_RUNNING;
 use crate::idle::Idleness;
 use crate::plan::{Have, Spread, plan};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 impl Machine {
@@ -17,29 +19,47 @@ impl Machine {
         }
         self.planned_at = Some(now);
         let is_in = |id: &u32| !self.is_out(*id);
-        let (order, out): (Vec<u32>, Vec<u32>) = self.backends.order().iter().copied().partition(is_in);
-        let have: Vec<Have> = order.iter().map(|id| self.have(*id)).collect();
+        let order: Vec<u32> = self.backends.order().iter().copied().filter(is_in).collect();
+        let priority = |id: u32| self.backends.get(id).backend.priority();
+        let (dead, live): (Vec<u32>, Vec<u32>) =
+            order.into_iter().partition(|id| self.backends.get(*id).health.is_dead());
+        let serving = live.iter().map(|id| priority(*id)).min();
+        let serves: Vec<u32> = live.into_iter().filter(|id| Some(priority(*id)) == serving).collect();
+        let have: Vec<Have> = serves.iter().map(|id| self.have(*id)).collect();
         let maximum = self.options.maximum.unwrap_or(usize::MAX);
-        let target = self.options.target.unwrap_or(usize::MAX).min(order.len());
-        let plan = plan(&have, target, maximum, Spread::Single);
-        for (i, id) in order.into_iter().enumerate() {
-            self.record(id).wanted = plan.want[i] > 0;
-            if plan.want[i] > 0 {
+        let plan = plan(&have, self.options.target.unwrap_or(usize::MAX), maximum, Spread::Single);
+        let planned = serves.into_iter().zip(plan.want).filter_map(|(id, want)| (want > 0).then_some(id));
+        let wanted: BTreeSet<u32> = planned.chain(self.probed(dead, serving, maximum)).collect();
+        for id in self.backends.order().to_vec() {
+            self.record(id).wanted = wanted.contains(&id);
+            if wanted.contains(&id) {
                 self.adopt(id);
             }
         }
-        out.into_iter().for_each(|id| self.record(id).wanted = false);
         self.drop_unwanted(now, maximum);
-        let planned = |id: &&u32| self.backends.get(**id).places[0].planned;
+        let planned = |id: &&u32| self.backends.get(**id).is_planned();
         let mut sockets = self.backends.order().iter().filter(planned).count();
         for id in self.backends.order().to_vec() {
+            if !self.backends.get(id).wanted || self.place(id, 0).is_taken() {
+                continue;
+            }
+            let is_dead = self.backends.get(id).health.is_dead();
             // One more than the maximum, so that what takes another's place can be there before it goes.
-            if self.backends.get(id).wanted && !self.place(id, 0).is_taken() && sockets <= maximum {
+            if is_dead || sockets <= maximum {
                 self.place(id, 0).planned = true;
-                sockets += 1;
+                sockets += usize::from(!is_dead);
                 self.want_dial(now, id, 0);
             }
         }
+    }
+
+    /// The dead backends that are tried although the plan does not cover them: of the tier that serves or a better one, those
+    /// whose next attempt is due first.
+    fn probed(&self, mut dead: Vec<u32>, serving: Option<u16>, maximum: usize) -> Vec<u32> {
+        dead.retain(|id| serving.is_none_or(|serving| self.backends.get(*id).backend.priority() <= serving));
+        dead.sort_by_key(|id| self.backends.get(*id).setback.map(|setback| setback.until));
+        dead.truncate(maximum.min(MOST_RUNNING));
+        dead
     }
 
     /// Now and then the least preferred backend moves to a random place, so that many clients do not end up on the same few.
@@ -117,10 +137,10 @@ impl Machine {
         let (mut taken, mut missing, mut works) = (0, 0, false);
         for id in self.backends.order() {
             let record = self.backends.get(*id);
-            if record.wanted {
+            if record.wanted && !record.health.is_dead() {
                 let up = record.places[0].connection.is_some();
                 taken += usize::from(record.places[0].is_taken());
-                missing += usize::from(!up && !record.health.is_dead());
+                missing += usize::from(!up);
                 works |= up;
             }
         }
@@ -152,11 +172,13 @@ impl Machine {
     /// A backend as the plan sees it.
     fn have(&self, id: u32) -> Have {
         let record = self.backends.get(id);
-        Have {
-            slots: record.places.iter().filter(|place| place.is_taken()).count(),
-            dead: record.health.is_dead(),
-            priority: record.backend.priority(),
-            weight: record.backend.weight(),
-        }
+        Have { slots: record.places.iter().filter(|place| place.is_taken()).count(), weight: record.backend.weight() }
+    }
+}
+
+impl Record {
+    /// Whether the plan covers what is in one of its places: attempts at a dead backend do not count against the maximum.
+    pub(super) fn is_planned(&self) -> bool {
+        self.places.iter().any(|place| place.planned) && !self.health.is_dead()
     }
 }

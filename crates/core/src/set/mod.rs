@@ -9,7 +9,8 @@
 //! the connection ends with the last of them or when their time is over.
 //!
 //! An eager set keeps connections to as many backends as its `target` says before anybody asks, by the same [`plan`]
-//! as a pool, and gives one up only when another works. What somebody asks for beside that comes and goes as in any set.
+//! as a pool, and gives one up only when another works. Dead backends are tried beside that, at most `min(maximum, 16)` at a time.
+//! What somebody asks for comes and goes as in any set.
 //!
 //! ```
 //! use carom_core::backend::Backend;

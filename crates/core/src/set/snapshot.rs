@@ -201,7 +201,7 @@ impl Machine {
         if out > 0 && !self.backends.order().iter().any(serves) {
             return Err(format!("{out} backends are out of rotation, and no other is healthy"));
         }
-        let planned = |id: &&u32| self.backends.get(**id).places.iter().any(|place| place.planned);
+        let planned = |id: &&u32| self.backends.get(**id).is_planned();
         let planned = self.backends.order().iter().filter(planned).count();
         if self.options.maximum.is_some_and(|maximum| planned > maximum + 1) {
             return Err(format!("{planned} are kept"));

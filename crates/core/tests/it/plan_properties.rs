@@ -17,12 +17,8 @@ struct Case {
 impl Case {
     fn random(seed: u64) -> Self {
         let mut random = SplitMix(seed);
-        // All live, all dead and mixtures: each of them has rules of its own.
-        let dead_in_four = random.below(5);
         let backends = random.below(9);
-        let have = (0..backends)
-            .map(|_| Have { slots: random.below(5), dead: random.below(4) < dead_in_four, ..Have::default() })
-            .collect();
+        let have = (0..backends).map(|_| Have { slots: random.below(5), ..Have::default() }).collect();
         let target = random.below(25);
         // Around the target, where the maximum matters, as often as far above it.
         let maximum = if random.below(2) == 0 { random.below(40) } else { target + random.below(3) };
@@ -30,43 +26,24 @@ impl Case {
         Self { have, target, maximum, spread }
     }
 
-    /// The same with priorities and weights, of which some are equal.
-    fn with_service_records(mut self, seed: u64) -> Self {
+    /// The same with weights, of which some are equal.
+    fn with_weights(mut self, seed: u64) -> Self {
         let mut random = SplitMix(!seed);
-        let (priorities, most) = (1 + random.below(3), [1, 3, 100, 65_536][random.below(4)]);
+        let most = [1, 3, 100, 65_536][random.below(4)];
         for backend in &mut self.have {
-            backend.priority = random.below(priorities) as u16;
             backend.weight = if random.below(4) == 0 { 0 } else { random.below(most) as u16 };
         }
         self
     }
 
-    /// The priority that serves.
-    fn serving(&self) -> Option<u16> {
-        self.have.iter().filter(|backend| !backend.dead).map(|backend| backend.priority).min()
-    }
-
     fn plan(&self) -> Plan {
         plan(&self.have, self.target, self.maximum, self.spread)
-    }
-
-    fn live_exists(&self) -> bool {
-        self.have.iter().any(|backend| !backend.dead)
     }
 }
 
 #[test]
 fn within_the_maximum() {
     for_every_case(|case| assert!(case.plan().want.iter().sum::<usize>() <= case.maximum));
-}
-
-#[test]
-fn a_dead_backend_is_watched_by_one_slot_at_most() {
-    for_every_case(|case| {
-        for (backend, want) in case.have.iter().zip(case.plan().want) {
-            assert!(!backend.dead || want <= 1);
-        }
-    });
 }
 
 #[test]
@@ -79,19 +56,9 @@ fn single_means_one() {
 }
 
 #[test]
-fn a_live_backend_has_a_slot() {
-    for_every_case(|case| {
-        if case.target > 0 && case.maximum > 0 && case.live_exists() {
-            let want = case.plan().want;
-            assert!(case.have.iter().zip(want).any(|(backend, want)| !backend.dead && want > 0));
-        }
-    });
-}
-
-#[test]
-fn without_dead_backends_the_target_is_shared_evenly() {
+fn target_is_shared_evenly_between_equal_backends() {
     for_each_case(|case| {
-        if case.have.is_empty() || case.have.iter().any(|backend| backend.dead) {
+        if case.have.is_empty() {
             return;
         }
         let want = case.plan().want;
@@ -145,57 +112,30 @@ fn changes_come_in_order_of_preference() {
 }
 
 #[test]
-fn a_priority_gets_slots_only_while_every_lower_one_is_dead() {
+fn whole_target_is_planned() {
     for_every_case(|case| {
-        let Some(serving) = case.serving() else { return };
-        for (backend, want) in case.have.iter().zip(case.plan().want) {
-            assert!(backend.priority <= serving || want == 0);
-        }
+        let most = match case.spread {
+            _ if case.have.is_empty() => 0,
+            Spread::Even => case.maximum,
+            Spread::Single => case.have.len().min(case.maximum),
+        };
+        assert_eq!(case.plan().want.iter().sum::<usize>(), case.target.min(most));
     });
 }
 
 #[test]
-fn the_priority_that_serves_is_planned_for_as_if_there_were_no_other() {
-    for_every_case(|case| {
-        let Some(serving) = case.serving() else { return };
-        let is_in = |backend: &Have| backend.priority == serving;
-        let alone: Vec<Have> = case.have.iter().copied().filter(is_in).collect();
-        // One slot may be needed to watch the others.
-        let others = case.have.iter().any(|backend| backend.priority < serving) && case.maximum > 1;
-        let expected = plan(&alone, case.target, case.maximum - usize::from(others), case.spread).want;
-        let want = case.plan().want;
-        assert!(case.have.iter().zip(want).filter(|(backend, _)| is_in(backend)).map(|(_, want)| want).eq(expected));
-    });
-}
-
-#[test]
-fn lower_priorities_are_watched_as_far_as_there_is_room() {
-    for_every_case(|case| {
-        let (Some(serving), true) = (case.serving(), case.target > 0 && case.maximum > 1) else { return };
-        let want = case.plan().want;
-        let lower: Vec<usize> = (0..want.len()).filter(|&i| case.have[i].priority < serving).collect();
-        let watched = lower.iter().filter(|&&i| want[i] > 0).count();
-        assert!(watched == lower.len() || want.iter().sum::<usize>() == case.maximum);
-        assert!(watched > 0 || lower.is_empty(), "nobody would notice that they are back");
-        assert!(lower.iter().map(|&i| want[i]).is_sorted_by(|a, b| a >= b), "not the preferred first");
-    });
-}
-
-#[test]
-fn live_backends_share_by_weight_to_within_one_slot() {
+fn backends_share_by_weight_to_within_one_slot() {
     for_every_case(|case| {
         if case.spread == Spread::Single {
             return;
         }
         let want = case.plan().want;
-        let serves = |i: &usize| Some(case.have[*i].priority) == case.serving() && !case.have[*i].dead;
-        let live: Vec<usize> = (0..want.len()).filter(serves).collect();
-        let slots: usize = live.iter().map(|&i| want[i]).sum();
-        let counted = |i: usize| f64::from(case.have[i].weight).max(0.01);
-        let total: f64 = live.iter().map(|&i| counted(i)).sum();
-        for &i in &live {
-            let exact = slots as f64 * counted(i) / total;
-            assert!((want[i] as f64 - exact).abs() < 1.0 + 1e-9, "{} of {slots}, exactly {exact}", want[i]);
+        let slots: usize = want.iter().sum();
+        let counted = |backend: &Have| f64::from(backend.weight).max(0.01);
+        let total: f64 = case.have.iter().map(counted).sum();
+        for (backend, want) in case.have.iter().zip(want) {
+            let exact = slots as f64 * counted(backend) / total;
+            assert!((want as f64 - exact).abs() < 1.0 + 1e-9, "{want} of {slots}, exactly {exact}");
         }
     });
 }
@@ -204,8 +144,7 @@ fn live_backends_share_by_weight_to_within_one_slot() {
 fn equal_weights_are_no_weights() {
     for_each_case(|case| {
         for weight in [1, 7, 65_535] {
-            let have: Vec<Have> =
-                case.have.iter().map(|backend| Have { priority: weight, weight, ..*backend }).collect();
+            let have: Vec<Have> = case.have.iter().map(|backend| Have { weight, ..*backend }).collect();
             assert_eq!(plan(&have, case.target, case.maximum, case.spread), case.plan());
         }
     });
@@ -245,66 +184,22 @@ fn equal_to_dealing_one_by_one() {
     for_each_case(|case| assert_eq!(case.plan().want, dealt_one_by_one(&case)));
 }
 
-/// The plan as the rules tell it, one turn after the other, looking at every backend whenever a question comes up.
-/// Slow and plain, so that the quick one can be held against it.
+/// The plan as the rules tell it, one turn after the other. Slow and plain, so that the quick one can be held against it.
 fn dealt_one_by_one(case: &Case) -> Vec<usize> {
-    let (have, single) = (&case.have, case.spread == Spread::Single);
-    let target = case.target.min(case.maximum);
-    let mut want = vec![0; have.len()];
-    if have.is_empty() {
-        return want;
-    }
-    let mut seen = vec![false; have.len()];
-    let mut turns = (0..have.len()).cycle();
-
-    let mut due = 0;
-    for _ in 0..target {
-        let i = turns.next().expect("endless");
-        seen[i] = true;
-        if have[i].dead {
-            due += 1;
-        }
-        if want[i] == 0 || !(have[i].dead || single) {
+    let mut want = vec![0; case.have.len()];
+    let turns = (0..case.have.len()).cycle().take(case.target.min(case.maximum));
+    for i in turns {
+        if want[i] == 0 || case.spread == Spread::Even {
             want[i] += 1;
         }
-    }
-    due = due.min(case.maximum - want.iter().sum::<usize>());
-
-    while due > 0 {
-        let i = turns.next().expect("endless");
-        seen[i] = true;
-        if !have[i].dead && (want[i] == 0 || !single) {
-            want[i] += 1;
-            due -= 1;
-            continue;
-        }
-        let someone_can_use_it = (0..have.len()).any(|other| match case.spread {
-            Spread::Even => !have[other].dead || !seen[other],
-            Spread::Single => !have[other].dead && !seen[other],
-        });
-        let has_room = want.iter().sum::<usize>() + due < case.maximum;
-        if has_room || !someone_can_use_it {
-            want[i] = 1;
-        }
-        if !someone_can_use_it {
-            due -= 1;
-        }
-    }
-
-    let served = (0..have.len()).any(|i| !have[i].dead && want[i] > 0);
-    if target > 0 && case.live_exists() && !served {
-        let last = (0..have.len()).rfind(|&i| want[i] > 0).expect("a dead backend took the slot");
-        let first = (0..have.len()).find(|&i| !have[i].dead).expect("a live backend exists");
-        want[last] -= 1;
-        want[first] += 1;
     }
     want
 }
 
-/// Runs the check on every case, with and without priorities and weights.
+/// Runs the check on every case, with and without weights.
 fn for_every_case(check: impl Fn(Case)) {
     for_each_seed(|seed| check(Case::random(seed)));
-    for_each_seed(|seed| check(Case::random(seed).with_service_records(seed)));
+    for_each_seed(|seed| check(Case::random(seed).with_weights(seed)));
 }
 
 /// Runs the check on every case of equal backends.
@@ -334,8 +229,8 @@ struct PrintOnPanic(u64);
 impl Drop for PrintOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let case = Case::random(self.0).with_service_records(self.0);
-            eprintln!("rerun with CAROM_SEED={}: {case:?}, or without priorities and weights", self.0);
+            let case = Case::random(self.0).with_weights(self.0);
+            eprintln!("rerun with CAROM_SEED={}: {case:?}, or without weights", self.0);
         }
     }
 }
