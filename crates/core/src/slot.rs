@@ -185,6 +185,18 @@ impl Phase {
 }
 
 impl State {
+    /// What the connection has behind it, if there is one that is not ending.
+    pub(crate) fn life(&self) -> Option<Life> {
+        match self {
+            State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => Some(*life),
+            State::Gone
+            | State::Held { .. }
+            | State::Connecting { .. }
+            | State::Backoff { .. }
+            | State::Closing { .. } => None,
+        }
+    }
+
     /// When the attempt to connect began that is under way.
     pub(crate) fn began(&self) -> Option<Instant> {
         match self {

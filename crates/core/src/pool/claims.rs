@@ -481,14 +481,9 @@ impl Machine {
     /// Whether a backend that is not avoided has a connection that will be lent again, or is about to have one.
     pub(super) fn another_can_serve(&self, avoids: impl Fn(u32) -> bool) -> bool {
         let has_room = self.counts.total() < self.options.maximum;
-        let lends = |&slot: &u32| match self.slots[slot as usize].state {
-            State::Idle { .. } | State::Checking { .. } => true,
-            State::Busy { unwanted, .. } => !unwanted,
-            State::Gone
-            | State::Held { .. }
-            | State::Connecting { .. }
-            | State::Backoff { .. }
-            | State::Closing { .. } => false,
+        let lends = |&slot: &u32| {
+            let state = &self.slots[slot as usize].state;
+            state.life().is_some() && !matches!(state, State::Busy { unwanted: true, .. })
         };
         let can_serve = |other: u32, record: &Record| {
             // Of one that hangs or fails, and has nothing that works, nothing is to be expected.

@@ -147,19 +147,15 @@ impl Machine {
     /// An attempt failed: says what follows for the slot, and what it means for the backend.
     pub(super) fn consume_attempt(&mut self, now: Instant, index: u32, mut tries: Tries) -> Then {
         let Slot { backend, probe, ref state, .. } = self.slots[index as usize];
-        let itself = usize::from(matches!(state.phase(), Some(Phase::Idle | Phase::Busy | Phase::Checking)));
+        let itself = usize::from(state.life().is_some());
         let record = self.backends.get(backend);
         let others_work = record.counts.working() > itself - usize::from(state.is_suspect());
         let has_worked = record.health.has_worked();
         let is_only_probe = probe && record.probes.total() == 1;
         let policy = self.options.recovery.for_connect(has_worked);
-        let failures = match state {
-            State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => life.failures,
-            State::Gone
-            | State::Held { .. }
-            | State::Connecting { .. }
-            | State::Backoff { .. }
-            | State::Closing { .. } => record.setback.map_or(0, |setback| setback.failures).max(tries.failures(policy)),
+        let failures = match state.life() {
+            Some(life) => life.failures,
+            None => record.setback.map_or(0, |setback| setback.failures).max(tries.failures(policy)),
         };
         // If no connection has lasted since the backend was dead, the delays go on growing.
         let failures = failures.max(record.failed_probes) + 1;

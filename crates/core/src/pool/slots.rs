@@ -21,14 +21,7 @@ impl Machine {
 
     /// What the connection of a lent slot has behind it.
     pub fn life(&self, slot: SlotRef) -> Option<Life> {
-        match self.current(slot)?.state {
-            State::Busy { life, .. } | State::Idle { life, .. } | State::Checking { life, .. } => Some(life),
-            State::Gone
-            | State::Held { .. }
-            | State::Connecting { .. }
-            | State::Backoff { .. }
-            | State::Closing { .. } => None,
-        }
+        self.current(slot)?.state.life()
     }
 
     /// The connect that was asked for has succeeded. If the connection `recycles`, it is cleaned after each use.

@@ -46,16 +46,9 @@ impl Machine {
     /// about those that were opened since.
     pub(super) fn suspect_siblings(&mut self, now: Instant, index: u32) {
         let backend = self.slots[index as usize].backend;
-        let checked = match self.slots[index as usize].state {
-            State::Idle { life, .. } | State::Busy { life, .. } | State::Checking { life, .. } => life.checked,
-            State::Gone
-            | State::Held { .. }
-            | State::Connecting { .. }
-            | State::Backoff { .. }
-            | State::Closing { .. } => return,
-        };
+        let Some(life) = self.slots[index as usize].state.life() else { return };
         let record = self.backends.get_mut(backend);
-        if record.is_suspect(checked) {
+        if record.is_suspect(life.checked) {
             return;
         }
         record.broke_at = Some(now);
