@@ -70,14 +70,10 @@ impl Machine {
         self.latest = self.latest.max(now);
         self.arrivals += 1;
         let place = Place { arrival: self.arrivals, since: now, avoid: self.avoid(now, &request) };
-        if let Some(refusal) = self.refuses_to_wait() {
-            return self.refused(refusal);
-        }
-        self.hasten_attempts();
-        // Who avoided a backend until now may have a reason to take what is idle.
+        // Claims that have avoided a backend until now may take an idle connection of it.
         self.serve_choosy(now);
-        if let Some(granted) = self.grant_idle(now, place, true) {
-            return granted;
+        if let Some(ended) = self.refuse_or_grant(now, place) {
+            return ended;
         }
         if request.error_on_empty && self.backends.known() == 0 {
             return self.refused(Refusal::NoBackends);
@@ -92,15 +88,17 @@ impl Machine {
     /// deadline are those of the first time. What it avoids is named anew, since it may be gone meanwhile.
     pub fn claim_again(&mut self, now: Instant, place: Place, request: Request) -> Claimed {
         let place = Place { avoid: self.avoid(place.since, &request), ..place };
+        // Claims that arrived meanwhile stand behind this one, so an idle connection is its to take.
+        self.refuse_or_grant(now, place).unwrap_or_else(|| self.wait(now, place, request))
+    }
+
+    /// Ends a claim that need not wait.
+    fn refuse_or_grant(&mut self, now: Instant, place: Place) -> Option<Claimed> {
         if let Some(refusal) = self.refuses_to_wait() {
-            return self.refused(refusal);
+            return Some(self.refused(refusal));
         }
         self.hasten_attempts();
-        // Whoever came meanwhile stands behind this caller, so an idle connection is its to take.
-        match self.grant_idle(now, place, true) {
-            Some(granted) => granted,
-            None => self.wait(now, place, request),
-        }
+        self.grant_idle(now, place, true)
     }
 
     /// Names a backend, for [`Request::avoid`]; `None` when it is not known.
@@ -296,40 +294,39 @@ impl Machine {
 
     /// A connection is ready for whoever is next: the first in line, or to rest.
     pub(super) fn offer(&mut self, now: Instant, index: u32, life: Life) {
-        if self.must_close(index) {
-            return self.close_slot_soon(now, index);
-        }
-        if self.serve_first(now, index, life) {
-            return;
-        }
-        if !self.is_withheld(self.slots[index as usize].backend, true) {
-            self.waiters.note_idle();
-        }
-        self.enter(index, State::Idle { life, last_used: now, looked_at: now, idleness: Idleness::Using });
-        self.picker.rest(index, self.slots[index as usize].backend);
-        self.expect_settling(now);
-        if self.waiters.len() > 0 {
-            self.relent_by(now + MOST_WAIT);
+        if self.serve_or_idle(now, index, life, now) {
+            self.picker.rest(index, self.slots[index as usize].backend);
+            self.expect_settling(now);
         }
     }
 
     /// A connection comes back from a check, unused.
     pub(super) fn take_back(&mut self, now: Instant, index: u32, life: Life, last_used: Instant) {
-        if self.must_close(index) || self.is_retired(now, life) {
-            return self.close_slot_soon(now, index);
+        if self.is_retired(now, life) {
+            self.close_slot_soon(now, index);
+        } else if self.serve_or_idle(now, index, life, last_used) {
+            self.picker.rest_last(index, self.slots[index as usize].backend);
+            self.attend_idle(index);
+        }
+    }
+
+    /// Lends a connection to a waiting claim. True if none takes it, so that it is idle: the picker has to be told.
+    fn serve_or_idle(&mut self, now: Instant, index: u32, life: Life, last_used: Instant) -> bool {
+        if self.must_close(index) {
+            self.close_slot_soon(now, index);
+            return false;
         }
         if self.serve_first(now, index, life) {
-            return;
+            return false;
         }
         if !self.is_withheld(self.slots[index as usize].backend, true) {
             self.waiters.note_idle();
         }
         self.enter(index, State::Idle { life, last_used, looked_at: now, idleness: Idleness::Using });
-        self.picker.rest_last(index, self.slots[index as usize].backend);
-        self.attend_idle(index);
         if self.waiters.len() > 0 {
             self.relent_by(now + MOST_WAIT);
         }
+        true
     }
 
     pub(super) fn expire_waiters(&mut self, now: Instant) {
