@@ -78,7 +78,7 @@ pub struct Summary {
     pub idle: usize,
     /// Connections in use.
     pub busy: usize,
-    /// Slots on their way to a connection.
+    /// Slots and probes on their way to a connection.
     pub connecting: usize,
     /// Most slots there may be.
     pub maximum: usize,

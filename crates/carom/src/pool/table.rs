@@ -247,7 +247,7 @@ impl<C: Connect> Table<C> {
             total: counts.total(),
             idle: counts.of(Phase::Idle),
             busy: counts.of(Phase::Busy),
-            connecting: counts.pending(),
+            connecting: counts.pending() + self.machine.probes().pending(),
             maximum: self.machine.options().maximum,
             waiting: self.machine.waiting(),
             ahead,

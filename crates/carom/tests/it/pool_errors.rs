@@ -23,7 +23,7 @@ async fn a_timeout_carries_why_connecting_failed() {
     let error = pool.claim_within(ms(50)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "timed out after 50ms waiting for `orders` (0 busy of 16, 0 waiting ahead, 3 connecting); \
+        "timed out after 50ms waiting for `orders` (0 busy of 16, 0 waiting ahead, 1 connecting); \
          last connect error: 10.0.0.2:5432: password rejected"
     );
     assert_eq!(error.source().unwrap().downcast_ref::<ScriptError>(), Some(&ScriptError("password rejected")));

@@ -119,6 +119,11 @@ impl Machine {
         self.counts
     }
 
+    /// Probes by phase: constant time.
+    pub fn probes(&self) -> Counts {
+        self.probes
+    }
+
     /// Callers in line: constant time.
     pub fn waiting(&self) -> usize {
         self.waiters.len()
