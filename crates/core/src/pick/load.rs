@@ -556,20 +556,19 @@ impl Loads {
         avoid: Option<u32>,
         random: &mut Random,
     ) -> Option<u32> {
-        let first = self.loads[several.first()?.1 as usize].share;
-        let (mut least, mut uneven) = (f32::INFINITY, false);
-        for &(_, backend) in several {
-            let load = &self.loads[backend as usize];
-            uneven |= load.share != first;
-            if Some(backend) != avoid {
-                least = least.min(load.factor);
-            }
+        if let [(_, only)] = several {
+            return (Some(*only) != avoid).then_some(*only);
         }
+        let share = |&(_, backend): &(_, u32)| self.loads[backend as usize].share;
+        let first = share(several.first()?);
+        let uneven = self.uneven && several.iter().any(|one| share(one) != first);
         let compared = if uneven { several.len() } else { several.len().min(MOST_COMPARED) };
         let start = if compared < several.len() { random.below(several.len()) } else { 0 };
         let (behind, ahead) = several.split_at(start);
+        let compared = || ahead.iter().chain(behind).map(|one| one.1).filter(|one| Some(*one) != avoid).take(compared);
+        let least = compared().map(|backend| self.loads[backend as usize].factor).fold(f32::INFINITY, f32::min);
         let mut best: Option<(Rank, u32)> = None;
-        for &(_, backend) in ahead.iter().chain(behind).filter(|(_, backend)| Some(*backend) != avoid).take(compared) {
+        for backend in compared() {
             let load = &self.loads[backend as usize];
             let factor = if load.factor > ALIKE * least { load.factor } else { least };
             // The least of such numbers, each divided by a weight, belongs to a backend as often as its weight says.
