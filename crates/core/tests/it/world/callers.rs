@@ -78,7 +78,7 @@ impl World {
     }
 
     fn granted_at_once(&mut self, claim: usize, slot: SlotRef, place: Option<Place>) {
-        self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, true);
+        self.promise_4_waiters_are_served_in_order(self.claims[claim].arrival, place.is_none());
         self.the_better_tier_goes_first(slot);
         let id = self.take_connection(slot);
         self.claims[claim].granted = true;

@@ -209,12 +209,12 @@ impl World {
         assert_eq!(self.machine.counts().suspects(), 0, "H8: suspects are left");
     }
 
-    pub(super) fn promise_4_waiters_are_served_in_order(&self, arrival: u64, at_once: bool) {
+    pub(super) fn promise_4_waiters_are_served_in_order(&self, arrival: u64, cannot_wait: bool) {
         if self.setting.choosy > 0.0 {
             return;
         }
-        // Who is served at once overtakes all who wait; who was in line overtakes those before it.
-        let overtaken = self.line.range(..if at_once { u64::MAX } else { arrival }).count();
+        // A claim that asks again keeps its place. One that cannot wait has none: it comes after all that wait.
+        let overtaken = self.line.range(..if cannot_wait { u64::MAX } else { arrival }).count();
         assert_eq!(overtaken, 0, "promise 4: claim {arrival} overtook {overtaken}");
     }
 
