@@ -73,12 +73,13 @@ impl Machine {
         }
     }
 
-    /// Whether a backend gets no further connection now: its hold-off lasts, and as many as claims wait are under way already.
+    /// Whether a backend gets no further connection now: its hold-off lasts, and as many as claims wait are under way already. In an
+    /// outage every backend is tried.
     pub(super) fn is_held_off(&mut self, now: Instant, backend: u32) -> bool {
         let record = self.backends.get(backend);
         let Some(until) = record.held_off_until.filter(|until| *until > now) else { return false };
         let under_way = record.counts.pending() + record.probes.pending();
-        if under_way < self.waiters.len() {
+        if under_way < self.waiters.len() || self.outage.is_some() {
             return false;
         }
         self.look_again(until);
