@@ -219,6 +219,16 @@ impl Checks {
         self.unhealthy
     }
 
+    /// Whether the backend is checked, and the last check has not passed or the first one has not ended.
+    pub(super) fn lacks_pass(&self) -> bool {
+        self.scheduled && !self.last_passed
+    }
+
+    /// Whether the backend is checked, and the first check has not ended.
+    pub(super) fn lacks_result(&self) -> bool {
+        self.scheduled && self.counts == CheckCounts::default()
+    }
+
     pub(crate) fn counts(&self) -> CheckCounts {
         self.counts
     }

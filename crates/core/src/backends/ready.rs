@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How many backends of a pool or a set are ready: connected to successfully, with no failed attempt since unless a connection
-/// works, and in rotation.
+/// works, and in rotation. With active health checks, the last check must have passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Known backends that are ready.
@@ -76,7 +76,10 @@ impl<T: Part> Backends<T> {
     pub(crate) fn missing(&self) -> Option<Missing> {
         let (&most, _) = self.expected.0.last_key_value()?;
         let Readiness { ready, known } = self.readiness();
-        let many = most.min(known).checked_sub(ready).filter(|many| *many > 0)?;
+        // Those that wait for their first check alone are nearly ready.
+        let is_unchecked = |&&index: &&u32| self.is_connected(index) && self.get(index).checks.lacks_result();
+        let unchecked = self.order().iter().filter(is_unchecked).count();
+        let many = most.min(known).checked_sub(ready + unchecked).filter(|many| *many > 0)?;
         let is_candidate = |&index: &u32| !self.is_ready(index) && !self.is_out(index);
         let mut candidates: Vec<u32> = self.order().iter().copied().filter(is_candidate).collect();
         candidates.sort_by_key(|&index| {
@@ -88,6 +91,11 @@ impl<T: Part> Backends<T> {
     }
 
     pub(crate) fn is_ready(&self, index: u32) -> bool {
+        self.is_connected(index) && !self.get(index).checks.lacks_pass()
+    }
+
+    /// Whether the backend is ready but for its active checks.
+    fn is_connected(&self, index: u32) -> bool {
         let record = self.get(index);
         let is_proven = match record.health {
             Health::Proven { .. } => true,
@@ -106,8 +114,9 @@ impl<T: Part> Backends<T> {
 mod tests {
     use super::*;
     use crate::ejection::Ejection;
+    use crate::health_check::Schedule;
     use crate::random::Random;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     #[derive(Clone, Copy, Default)]
     struct Works(bool);
@@ -161,6 +170,28 @@ mod tests {
         assert_eq!(backends.readiness(), Readiness { ready: 1, known: 2 });
         backends.panic = true;
         assert_eq!(backends.readiness().ready, 2);
+    }
+
+    #[test]
+    fn a_backend_with_active_checks_is_ready_when_the_last_one_has_passed() {
+        #[allow(clippy::disallowed_methods)]
+        let now = Instant::now();
+        let (mut backends, mut random) = (with(&[PROVEN, PROVEN]), Random::new(1));
+        let (schedule, order) = (Schedule::default(), backends.order().to_vec());
+        backends.schedule_checks(now, &order, &schedule, &mut random);
+        backends.expect_ready(1);
+        assert_eq!((backends.readiness().ready, backends.missing()), (0, None), "no further backend is connected to");
+        let later = now + Duration::from_secs(5);
+        let checks = backends.start_checks(later);
+        backends.record_check(later, checks[0].0, false, &schedule, &mut random);
+        assert_eq!((backends.readiness().ready, backends.missing()), (0, None));
+        backends.record_check(later, checks[1].0, true, &schedule, &mut random);
+        assert_eq!(backends.readiness().ready, 1);
+        let again = later + Duration::from_secs(10);
+        for (check, _) in backends.start_checks(again) {
+            backends.record_check(again, check, true, &schedule, &mut random);
+        }
+        assert_eq!(backends.readiness().ready, 2, "one passed check is enough");
     }
 
     #[test]
