@@ -42,19 +42,15 @@ pub fn report() -> io::Result<()> {
     report::write("planning.json", rows)
 }
 
-fn cases() -> [(&'static str, Vec<Have>); 5] {
+fn cases() -> [(&'static str, Vec<Have>); 4] {
     let backends = |have: fn(usize) -> Have| (0..BACKENDS).map(have).collect();
     [
         ("none connected", backends(|_| Have::default())),
         ("as planned", backends(|_| Have { slots: SLOTS_EACH, ..Have::default() })),
-        ("one in ten dead", backends(|at| Have { slots: SLOTS_EACH, dead: at % 10 == 0, ..Have::default() })),
         ("with weights", backends(|at| Have { weight: (at * 7_919 % 65_536) as u16, ..Have::default() })),
         (
-            "the first of three priorities dead",
-            backends(|at| {
-                let priority = (at % 3) as u16;
-                Have { slots: SLOTS_EACH, dead: priority == 0, priority, weight: (at * 7_919 % 65_536) as u16 }
-            }),
+            "with weights, as many as planned on average",
+            backends(|at| Have { slots: SLOTS_EACH, weight: (at * 7_919 % 65_536) as u16 }),
         ),
     ]
 }
