@@ -62,6 +62,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn pool(&mut self, pool: &Pool) {
+        let is_closed = is_closed(pool.state);
         for seen in &pool.backends {
             let backend = self.backend(&seen.backend);
             // Those that matter most are there even when there are none, so that a line does not begin in the middle of nowhere.
@@ -72,26 +73,31 @@ impl Reader<'_> {
             for (state, count) in states {
                 self.gauge_of(names::COUNT, &[backend.clone(), Label::new(names::STATE, state)], count);
             }
+            self.counter_of(names::POOL_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
+            self.counter_of(names::POOL_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
+            if is_closed {
+                continue;
+            }
             self.gauge_of(names::BACKEND_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
             self.gauge_of(names::BACKEND_UNRELIABLE, std::slice::from_ref(&backend), seen.flags.unreliable.into());
             self.gauge_of(names::BACKEND_SLOW_START, std::slice::from_ref(&backend), seen.flags.slow_start.into());
             let held_off = seen.flags.held_off_ms.is_some();
             self.gauge_of(names::BACKEND_HELD_OFF, std::slice::from_ref(&backend), held_off.into());
-            self.counter_of(names::POOL_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
-            self.counter_of(names::POOL_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
             self.gauge_of(names::BACKEND_FAILING, &[backend], seen.flags.failing.into());
         }
-        let of_state = |state| pool.backends.iter().filter(|seen| seen.state == state).count();
-        self.gauge(names::MAX, pool.options.maximum);
-        self.gauge(names::IDLE_MIN, pool.options.spares);
         self.gauge(names::PENDING_REQUESTS, pool.waiting);
-        self.gauge(names::BACKEND_KNOWN, pool.backends.len() - of_state(BackendState::Removed));
-        self.gauge(names::BACKEND_DEAD, pool.dead);
-        self.gauge(names::BACKEND_EJECTED, of_state(BackendState::Ejected));
-        self.gauge(names::BACKEND_UNHEALTHY, of_state(BackendState::Unhealthy));
-        self.gauge(names::POOL_PANIC, pool.panic.into());
-        self.gauge(names::POOL_FAILED, usize::from(pool.state == State::Failed));
-        self.gauge(names::POOL_TARGET, pool.target);
+        if !is_closed {
+            let of_state = |state| pool.backends.iter().filter(|seen| seen.state == state).count();
+            self.gauge(names::MAX, pool.options.maximum);
+            self.gauge(names::IDLE_MIN, pool.options.spares);
+            self.gauge(names::BACKEND_KNOWN, pool.backends.len() - of_state(BackendState::Removed));
+            self.gauge(names::BACKEND_DEAD, pool.dead);
+            self.gauge(names::BACKEND_EJECTED, of_state(BackendState::Ejected));
+            self.gauge(names::BACKEND_UNHEALTHY, of_state(BackendState::Unhealthy));
+            self.gauge(names::POOL_PANIC, pool.panic.into());
+            self.gauge(names::POOL_FAILED, usize::from(pool.state == State::Failed));
+            self.gauge(names::POOL_TARGET, pool.target);
+        }
         self.longest(names::POOL_LONGEST_WAIT, pool.longest_wait_ms);
         let counters = &pool.counters;
         self.counter(names::TIMEOUTS, counters.timeouts);
@@ -108,6 +114,7 @@ impl Reader<'_> {
     }
 
     fn set(&mut self, set: &Set) {
+        let is_closed = is_closed(set.state);
         for seen in &set.backends {
             let backend = self.backend(&seen.backend);
             let used = seen.connections.iter().filter(|connection| connection.leases > 0).count();
@@ -115,23 +122,28 @@ impl Reader<'_> {
                 let state = Label::new(names::CONNECTION_STATE, state);
                 self.gauge_of(names::SET_CONNECTIONS, &[backend.clone(), state], count);
             }
+            self.counter_of(names::SET_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
+            self.counter_of(names::SET_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
+            if is_closed {
+                continue;
+            }
             self.gauge_of(names::SET_STALLED, std::slice::from_ref(&backend), seen.flags.stalled.into());
             self.gauge_of(names::SET_UNRELIABLE, std::slice::from_ref(&backend), seen.flags.unreliable.into());
             self.gauge_of(names::SET_SLOW_START, std::slice::from_ref(&backend), seen.flags.slow_start.into());
-            self.counter_of(names::SET_HEALTH_CHECKS, backend.clone(), checks(&seen.flags));
-            self.counter_of(names::SET_HEALTH_CHECK_FAILURES, backend.clone(), seen.flags.checks_failed);
             self.gauge_of(names::SET_FAILING, &[backend], seen.flags.failing.into());
         }
-        let of_state = |state| set.backends.iter().filter(|seen| seen.state == state).count();
         self.gauge(names::SET_HELD, set.leases);
         self.gauge(names::SET_WAITING, set.waiting);
         self.gauge(names::SET_DIALLING, set.dialling);
-        self.gauge(names::SET_KNOWN, set.backends.len() - of_state(BackendState::Removed));
-        self.gauge(names::SET_DEAD, set.dead);
-        self.gauge(names::SET_EJECTED, of_state(BackendState::Ejected));
-        self.gauge(names::SET_UNHEALTHY, of_state(BackendState::Unhealthy));
-        self.gauge(names::SET_PANIC, set.panic.into());
-        self.gauge(names::SET_FAILED, usize::from(set.state == State::Failed));
+        if !is_closed {
+            let of_state = |state| set.backends.iter().filter(|seen| seen.state == state).count();
+            self.gauge(names::SET_KNOWN, set.backends.len() - of_state(BackendState::Removed));
+            self.gauge(names::SET_DEAD, set.dead);
+            self.gauge(names::SET_EJECTED, of_state(BackendState::Ejected));
+            self.gauge(names::SET_UNHEALTHY, of_state(BackendState::Unhealthy));
+            self.gauge(names::SET_PANIC, set.panic.into());
+            self.gauge(names::SET_FAILED, usize::from(set.state == State::Failed));
+        }
         let counters = &set.counters;
         self.counter(names::SET_LEASES, counters.leases);
         self.counter(names::SET_WAITED, counters.waited);
@@ -144,9 +156,11 @@ impl Reader<'_> {
     }
 
     fn resolver(&mut self, resolver: &Resolver) {
-        self.gauge(names::RESOLVER_BACKENDS, resolver.backends.len());
-        self.longest(names::RESOLVER_STALE, resolver.stale_ms);
-        self.gauge(names::RESOLVER_FAILING, usize::from(resolver.error.is_some()));
+        if !is_closed(resolver.state) {
+            self.gauge(names::RESOLVER_BACKENDS, resolver.backends.len());
+            self.longest(names::RESOLVER_STALE, resolver.stale_ms);
+            self.gauge(names::RESOLVER_FAILING, usize::from(resolver.error.is_some()));
+        }
         let Some(counters) = resolver.dns.as_ref().map(|dns| dns.counters) else { return };
         self.counter(names::RESOLVER_ASKED, counters.asked);
         self.counter(names::RESOLVER_ANSWERED, counters.answered);
@@ -277,6 +291,11 @@ impl Reader<'_> {
         let labels: Vec<Label> = std::iter::once(&self.own).chain(labels).cloned().collect();
         Key::from_parts(name, labels)
     }
+}
+
+/// What a closed object knew of its backends is of no use, and another may have its name. Connections in use are still counted.
+fn is_closed(state: State) -> bool {
+    matches!(state, State::Stopping | State::Stopped)
 }
 
 /// Active health checks that have ended.

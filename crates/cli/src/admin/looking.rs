@@ -4,7 +4,7 @@
 
 use super::health;
 use super::history::Histories;
-use super::view::{Program, Service, View};
+use super::view::{Program, Service, Status, View};
 use crate::proxy;
 use crate::up::{Board, Seen};
 use bytes::Bytes;
@@ -141,7 +141,7 @@ impl Sight {
             program: self.program.clone(),
             status: health::overall(&seen),
             services: seen.services.into_iter().map(Service::from).collect(),
-            leaving: seen.leaving.into_iter().map(Service::from).collect(),
+            leaving: seen.leaving.into_iter().map(Service::leaving).collect(),
             history: memory.histories.read(),
             monitor,
         };
@@ -197,6 +197,13 @@ impl From<proxy::Snapshot> for Service {
             objects: seen.objects,
             name: seen.name,
         }
+    }
+}
+
+impl Service {
+    /// One that lets nobody in any more. What it knew of its backends matters to nobody.
+    fn leaving(seen: proxy::Snapshot) -> Service {
+        Service { status: Status::Draining, trouble: None, ..Service::from(seen) }
     }
 }
 

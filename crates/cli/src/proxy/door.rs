@@ -18,7 +18,8 @@ const HEARING: Duration = Duration::from_secs(2);
 
 /// What clients come for.
 pub(super) trait Serve: Send + Sync + 'static {
-    /// Serves a client until it leaves, or until what it has asked for is done and the door is closed.
+    /// Serves a client until it leaves, or until what it has asked for is done and the door is closed. Called before the door is closed;
+    /// the future may be polled later.
     fn serve(self: Arc<Self>, client: TcpStream, closed: Closed) -> impl Future<Output = ()> + Send;
 
     /// There is no room for it: what there is to say is said in a moment, or not at all.
@@ -111,9 +112,18 @@ impl Door {
     }
 }
 
-async fn serve<S: Serve>(served: Arc<S>, client: TcpStream, _present: Present, closed: Closed) {
+fn serve<S: Serve>(
+    served: Arc<S>,
+    client: TcpStream,
+    present: Present,
+    closed: Closed,
+) -> impl Future<Output = ()> + Send {
     // What is said is whole, or as much of it as there is: nothing is gained by holding it back. If the client has left
     // already, that will be noticed.
     let _ = client.set_nodelay(true);
-    served.serve(client, closed).await;
+    let serving = served.serve(client, closed);
+    async move {
+        let _present = present;
+        serving.await;
+    }
 }

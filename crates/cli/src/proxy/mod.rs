@@ -53,6 +53,7 @@ pub(crate) struct Running {
 
 /// A service that lets nobody in any more.
 pub(crate) struct Leaving {
+    view: View,
     /// Those inside are cut short without it.
     stop: watch::Sender<Option<Instant>>,
     door: JoinHandle<usize>,
@@ -83,6 +84,16 @@ struct Behind {
     resolver: Resolver,
     tally: Arc<Tally>,
     spoken: Spoken,
+}
+
+impl Behind {
+    async fn leave(&self) {
+        match &self.spoken {
+            Spoken::Http(requests) => requests.leave().await,
+            Spoken::Tcp(sessions) => sessions.leave().await,
+        }
+        self.resolver.stop();
+    }
 }
 
 /// What is spoken there.
@@ -158,7 +169,7 @@ impl Running {
             Spoken::Http(_) => {}
             Spoken::Tcp(sessions) => sessions.keep_no_spares(),
         }
-        Leaving { stop, door }
+        Leaving { view, stop, door }
     }
 }
 
@@ -169,8 +180,17 @@ impl Leaving {
     }
 
     /// Waits until those who are in have had what they asked for, or the time is over. How many were cut short.
+    ///
+    /// Meanwhile connections in use are kept, and nothing else: a replaced service knows backends that may be gone for good, and what it
+    /// says of them would be taken for what its successor says, which has the same name.
     pub(crate) async fn finish(self) -> usize {
-        self.door.await.unwrap_or_default()
+        let Leaving { view, stop: _stop, mut door } = self;
+        tokio::select! {
+            biased;
+            cut = &mut door => return cut.unwrap_or_default(),
+            () = view.0.leave() => {}
+        }
+        door.await.unwrap_or_default()
     }
 }
 

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Counts of a service.
 #[derive(Debug)]
 pub(super) struct Tally {
     serial: u64,
     clients: AtomicUsize,
+    /// Clients of TCP without a backend yet, and requests without a response head.
+    pending: AtomicUsize,
+    pending_ended: Notify,
     served: AtomicU64,
     failed: AtomicU64,
     made: Instant,
@@ -20,6 +24,10 @@ pub(super) struct Tally {
 #[derive(Debug)]
 pub(super) struct Present(Arc<Tally>);
 
+/// A client that needs a backend, or a request that needs a response head, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Pending(Arc<Tally>);
+
 impl Default for Tally {
     fn default() -> Tally {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -27,6 +35,8 @@ impl Default for Tally {
         Tally {
             serial,
             clients: AtomicUsize::default(),
+            pending: AtomicUsize::default(),
+            pending_ended: Notify::new(),
             served: AtomicU64::default(),
             failed: AtomicU64::default(),
             made: Instant::now(),
@@ -47,6 +57,19 @@ impl Tally {
         // Made first: it is counted, and its drop counts it out.
         let present = Present(Arc::clone(self));
         (count < most).then_some(present)
+    }
+
+    /// A client needs a backend, or a request a response head.
+    pub(super) fn begin(self: &Arc<Tally>) -> Pending {
+        self.pending.fetch_add(1, Ordering::AcqRel);
+        Pending(Arc::clone(self))
+    }
+
+    /// Waits until nothing is pending. One task at a time may wait.
+    pub(super) async fn nothing_is_pending(&self) {
+        while self.pending.load(Ordering::Acquire) > 0 {
+            self.pending_ended.notified().await;
+        }
     }
 
     /// A backend was found for it.
@@ -84,6 +107,14 @@ impl Tally {
 impl Drop for Present {
     fn drop(&mut self) {
         self.0.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.0.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.pending_ended.notify_one();
+        }
     }
 }
 

@@ -236,19 +236,11 @@ async fn reload_that_changes_nodes_keeps_upgraded_connections() {
     let node = upgrading().await;
     let folder = folder("reload-upgraded", &[("c.toml", &with_nodes("http", &[node], ""))]);
     let mut up = Up::start(&folder).await;
-    let mut client = BufReader::new(TcpStream::connect(up.service("s")).await.expect("it listens"));
-    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-    client.write_all(request).await.unwrap();
-    let mut line = String::new();
-    while line != "\r\n" {
-        line.clear();
-        timeout(PATIENCE, client.read_line(&mut line)).await.expect("an answer comes").unwrap();
-    }
+    let (mut client, mut line) = (upgraded(up.service("s")).await, String::new());
     let other = web("other").await;
     up.reload(&with_nodes("http", &[node, other], "")).await;
     serves(&up, 1, 2).await;
     client.write_all(b"still\n").await.unwrap();
-    line.clear();
     timeout(PATIENCE, client.read_line(&mut line)).await.expect("an answer comes").unwrap();
     assert_eq!(line, "still\n");
 }
@@ -269,6 +261,106 @@ async fn sessions_of_a_replaced_service_outlast_drain_timeout_until_the_program_
     assert_eq!(client.say("still").await, "a: still\n");
     up.running.signal("-TERM").await;
     assert_eq!(timeout(PATIENCE, up.running.child.wait()).await.expect("it ends").unwrap().code(), Some(0));
+}
+
+/// Waits until the pool of the replaced service is closed: it keeps what is in use.
+async fn pool_is_closed(up: &Up) {
+    let is_closed = |object: &serde_json::Value| object["type"] == "pool" && object["state"] == "stopping";
+    let looking = async {
+        loop {
+            let view: serde_json::Value = serde_json::from_str(&ask(up.admin(), "GET /api/snapshot").await.1).unwrap();
+            if view["monitor"]["objects"].as_array().unwrap().iter().any(is_closed) {
+                return view;
+            }
+        }
+    };
+    let view = timeout(PATIENCE, looking).await.expect("it is closed");
+    let leaving = &view["leaving"][0];
+    assert!(leaving["status"] == "draining" && leaving.get("trouble").is_none_or(|it| it.is_null()), "{leaving}");
+}
+
+/// Its nodes may be gone for good, and whatever it said of them would look like the live service's.
+#[tokio::test]
+async fn replaced_tcp_service_keeps_its_sessions_and_connects_to_no_node() {
+    let (mut a, b, mut c) = (Backend::start("a").await, Backend::start("b").await, Backend::start("c").await);
+    let often = "attempts = 1\ndelay = \"10ms\"\nmax_delay = \"50ms\"";
+    let folder = folder("reload-quiet", &[("c.toml", &with_nodes("tcp", &[a.address, c.address], often))]);
+    let mut up = Up::start(&folder).await;
+    let mut client = Client::of(up.service("s")).await;
+    let name = client.say("who").await;
+    a.connected(1).await;
+    c.connected(1).await;
+    up.reload(&with_nodes("tcp", &[b.address], &format!("maximum = 8\n{often}"))).await;
+    pool_is_closed(&up).await;
+    // The node without the session goes away, and then the one of the live service, whose alarm is the only one.
+    let (stays, goes) = if name == "a: who\n" { (a, c) } else { (c, a) };
+    let (connects, gone) = (stays.connects(), goes.address.to_string());
+    drop(goes);
+    assert_eq!(Client::of(up.service("s")).await.say("who").await, "b: who\n");
+    let live = b.address.to_string();
+    drop(b);
+    let refused = TcpStream::connect(up.service("s")).await.unwrap();
+    let dead = up.running.told("backend is dead").await;
+    assert!(dead.contains(&live), "{dead}");
+    assert!(!up.running.heard.contains(&gone), "{}", up.running.heard);
+    let (_, metrics) = ask(up.admin(), "GET /metrics").await;
+    for name in ["carom_backend_known", "carom_backend_dead", "carom_pool_failed"] {
+        let line = format!("{name}{{db_client_connection_pool_name=\"s\"}} 1");
+        assert!(metrics.lines().any(|other| other == line), "{line}: {metrics}");
+    }
+    let line = "carom_resolver_backends{carom_resolver_name=\"s\"} 1";
+    assert!(metrics.lines().any(|other| other == line), "{metrics}");
+    drop(refused);
+    assert_eq!(stays.connects(), connects);
+    assert_eq!(client.say("who").await, name);
+}
+
+#[tokio::test]
+async fn client_that_waits_for_a_connection_at_a_reload_is_served_by_the_replaced_service() {
+    let (a, b) = (Backend::start("a").await, Backend::start("b").await);
+    let one = "claim_timeout = \"10m\"\nmaximum";
+    let config = |node: &Backend, maximum: usize| {
+        with_nodes("tcp", &[node.address], &format!("{one} = {maximum}")).replace("spares = 2", "spares = 1")
+    };
+    let folder = folder("reload-waiting", &[("c.toml", &config(&a, 1))]);
+    let mut up = Up::start(&folder).await;
+    let first = Client::of(up.service("s")).await;
+    let second = tokio::spawn(Client::of(up.service("s")));
+    serves(&up, 2, 1).await;
+    up.reload(&config(&b, 2)).await;
+    drop(first);
+    let mut second = timeout(PATIENCE, second).await.expect("it is served").unwrap();
+    assert_eq!(second.say("who").await, "a: who\n");
+    pool_is_closed(&up).await;
+    assert_eq!(second.say("still").await, "a: still\n");
+}
+
+#[tokio::test]
+async fn replaced_http_service_keeps_upgraded_connections_and_no_others() {
+    let (node, other) = (upgrading().await, web("other").await);
+    let folder = folder("reload-quiet-http", &[("c.toml", &with_nodes("http", &[node], ""))]);
+    let mut up = Up::start(&folder).await;
+    let mut client = upgraded(up.service("s")).await;
+    up.reload(&with_nodes("http", &[other], "maximum = 8")).await;
+    pool_is_closed(&up).await;
+    assert_eq!(ask(up.service("s"), "GET /").await, (200, "other".to_owned()));
+    client.write_all(b"still\n").await.unwrap();
+    let mut line = String::new();
+    timeout(PATIENCE, client.read_line(&mut line)).await.expect("an answer comes").unwrap();
+    assert_eq!(line, "still\n");
+}
+
+/// A connection that was upgraded to echo.
+async fn upgraded(at: SocketAddr) -> BufReader<TcpStream> {
+    let mut client = BufReader::new(TcpStream::connect(at).await.expect("it listens"));
+    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        timeout(PATIENCE, client.read_line(&mut line)).await.expect("an answer comes").unwrap();
+    }
+    client
 }
 
 /// A server that switches protocols when asked to, and then says what it hears.

@@ -100,12 +100,14 @@ where
             agent::Body::new(upload)
         }
     };
+    let pending = visit.requests.tally.begin();
     let mut response = match visit.requests.origin.request(Request::from_parts(head, body)).await {
         Ok(response) => response,
         Err(error) if under_way.is_spoilt() => return Err(Refusal::spoilt(&error)),
         Err(error) if error.step() == Step::Timeout && under_way.is_awaited() => return Err(Refusal::stalled(&error)),
         Err(error) => return Err(error.into()),
     };
+    drop(pending);
     let passed = response.version();
     let answered = take_out(response.headers_mut());
     if answered.coding == Some(Coding::Other) {

@@ -27,6 +27,7 @@ use carom::resolver::Resolver;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::sleep;
 
 /// How long a backend may be silent when the client has ended its side of the connection (FIN).
 ///
@@ -35,11 +36,14 @@ use tokio::net::TcpStream;
 /// counts as a failure of the backend. `request_timeout` applies as well, if it is shorter.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long after the door was closed requests may begin: clients of HTTP/1 have [`GRACE`](visit::GRACE), and streams of HTTP/2 that were
+/// opened before the client heard of it are on their way.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+
 /// Everything that requests have in common.
 pub(super) struct Requests {
     name: Arc<str>,
-    /// It ends with this.
-    _agent: Agent,
+    agent: Agent,
     origin: Origin,
     /// The `Host` that backends are shown; without one, the client's own.
     host: Option<HeaderValue>,
@@ -65,7 +69,7 @@ impl Requests {
             .map_err(|error| refused(service, &error))?;
         Ok(Requests {
             name: service.name.as_str().into(),
-            _agent: agent,
+            agent,
             origin,
             host: origin::host(service, own),
             idle_timeout: own.idle_timeout,
@@ -84,6 +88,14 @@ impl Requests {
     /// How it is, and what requests go through, as the monitor knows it, with a pool for upgrades if that is another.
     pub(super) fn behind(&self) -> (State, Vec<Id>) {
         (self.origin.state(), self.origin.ids())
+    }
+
+    /// Nobody comes any more: once the last requests have their response heads, connections that are not in use close and none is
+    /// opened.
+    pub(super) async fn leave(&self) {
+        sleep(LAST_REQUESTS).await;
+        self.tally.nothing_is_pending().await;
+        self.agent.close();
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) const LONGEST_HEAD: usize = 64 << 10;
 
 /// How long a client of HTTP/1 that is about to ask something is waited for when the door has been closed, so that it hears that
 /// it is to come again elsewhere and does not find itself cut off. In HTTP/2 it is told at once.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// What a client's requests have in common.
 pub(super) struct Visit {

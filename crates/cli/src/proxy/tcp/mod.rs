@@ -90,6 +90,15 @@ impl Sessions {
         }
     }
 
+    /// Nobody comes any more: once each client has a connection, all others close and none is opened.
+    pub(super) async fn leave(&self) {
+        self.tally.nothing_is_pending().await;
+        match &self.pool {
+            Connections::Plain(pool) => pool.close(),
+            Connections::Secure(pool) => pool.close(),
+        }
+    }
+
     /// A client was joined to a backend.
     fn joined(&self) {
         self.tally.served();
@@ -112,11 +121,14 @@ impl Sessions {
 
 impl Serve for Sessions {
     /// A session that has begun goes on when the door is closed, for as long as it may.
-    async fn serve(self: Arc<Self>, client: TcpStream, _: Closed) {
-        let session = Session { sessions: &self, client };
-        match &self.pool {
-            Connections::Plain(pool) => session.run(pool).await,
-            Connections::Secure(pool) => session.run(pool).await,
+    fn serve(self: Arc<Self>, client: TcpStream, _: Closed) -> impl Future<Output = ()> + Send {
+        let pending = self.tally.begin();
+        async move {
+            let session = Session { sessions: &self, client, pending };
+            match &self.pool {
+                Connections::Plain(pool) => session.run(pool).await,
+                Connections::Secure(pool) => session.run(pool).await,
+            }
         }
     }
 

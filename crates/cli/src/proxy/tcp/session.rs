@@ -3,6 +3,7 @@
 use super::Sessions;
 use crate::failure::with_causes;
 use crate::proxy::joining::{Broken, Timeouts, join};
+use crate::proxy::tally::Pending;
 use carom::{Claim, Connect, Pool, tcp, tls};
 use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
@@ -16,6 +17,8 @@ const END_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Session<'a> {
     pub(super) sessions: &'a Sessions,
     pub(super) client: TcpStream,
+    /// It has no connection yet.
+    pub(super) pending: Pending,
 }
 
 /// A client and its connection to a backend, which nobody else could use: it holds the state of their session. However the
@@ -50,6 +53,7 @@ impl Session<'_> {
         C: Connect<Connection: AsyncRead + AsyncWrite + Socket + Unpin>,
     {
         let Some(claim) = self.claim(pool).await else { return };
+        drop(self.pending);
         let backend = claim.backend().clone();
         let mut joined = Joined { client: self.client, backend: Some(claim), done: false };
         match joined.run(self.sessions.timeouts).await {

@@ -52,7 +52,7 @@ impl House {
         let origin = agent.create_pool("http://it", options).unwrap();
         let requests = Requests {
             name: "it".into(),
-            _agent: agent,
+            agent,
             origin,
             host: None,
             idle_timeout,
