@@ -9,7 +9,8 @@
 //! Otherwise 200 with
 //!
 //! - `saturated` if clients wait for a connection although a backend works;
-//! - `degraded` if a backend of a service does not work or is stalled, or none is known; if a feed of the gateway cannot connect or is not
+//! - `degraded` if a backend of a service does not work or is stalled, or none is known; if requests fail and no backend has responded
+//!   for 10 s; if a feed of the gateway cannot connect or is not
 //!   let in; if the gateways that share a feed cannot reach NATS, or its upstream has no owner; or if the gateway waits for NATS to start;
 //! - `unknown` if no backend of a service has been connected to;
 //! - `ok`.

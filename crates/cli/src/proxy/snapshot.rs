@@ -1,6 +1,6 @@
 //! A copy of a proxy's state for people, and for `/healthz`; what is behind it is as the monitor sees it.
 
-use super::tally::Tally;
+use super::tally::{LATELY, Tally};
 use crate::failure::with_causes;
 use carom::monitor::{
     self, BackendFlags, BackendState, Id, Idle, Monitor, Object, Phase, Pool, PoolBackend, Set, SetBackend,
@@ -8,10 +8,6 @@ use carom::monitor::{
 use carom::pool::State;
 use carom::resolver::{Resolution, ResolverState};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
-
-/// A service whose backends all fail is still thought to work for so long after a use of one succeeded.
-const LATELY: Duration = Duration::from_secs(10);
 
 /// A service at one moment.
 #[derive(Clone, Debug)]
@@ -34,6 +30,8 @@ pub(crate) struct Snapshot {
     pub(crate) failed: u64,
     /// A use of a backend succeeded in the last 10 s.
     pub(crate) succeeded_lately: bool,
+    /// Requests fail, and no backend has responded to any for 10 s.
+    is_unresponsive: bool,
     /// Its pools and sets, as the monitor knows them.
     pub(crate) objects: Vec<Id>,
 }
@@ -97,14 +95,23 @@ impl Snapshot {
             served,
             failed,
             succeeded_lately: false,
+            is_unresponsive: false,
             objects,
         };
         // A session of TCP succeeds as it begins, and may last; of requests their backends know.
         seen.succeeded_lately =
-            seen.upstream.backends.iter().any(Backend::has_succeeded_lately) || tally.succeeded_within(LATELY);
+            seen.upstream.backends.iter().any(Backend::has_succeeded_lately) || tally.succeeded_lately();
         if seen.works() {
             // Such as a failed check of one connection: it is told of the pool.
             seen.upstream.trouble = None;
+        }
+        if let Some(unserved) = tally.unserved(seen.upstream.waiting) {
+            // Those that do not wait for a connection wait for a backend, or have failed with one.
+            seen.is_unresponsive = protocol == "http" && tally.pending() > seen.upstream.waiting;
+            let what =
+                if seen.is_unresponsive { "no response from any backend" } else { "no connection for any client" };
+            let why = seen.upstream.trouble.take().map(|why| format!(": {why}")).unwrap_or_default();
+            seen.upstream.trouble = Some(format!("{what} for {} s{why}", unserved.as_secs()));
         }
         seen
     }
@@ -113,6 +120,7 @@ impl Snapshot {
     pub(crate) fn works(&self) -> bool {
         matches!(self.state, State::Running | State::Starting)
             && !self.nobody
+            && !self.is_unresponsive
             && self.upstream.backends.iter().all(|backend| backend.is_live() && !backend.flags.stalled)
     }
 }

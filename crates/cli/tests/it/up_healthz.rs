@@ -438,3 +438,41 @@ async fn healthz_is_saturated_while_clients_wait_for_a_connection() {
     drop(first);
     healthy(up.admin(), |health| health["status"] == "ok").await;
 }
+
+/// Its connections are in use, and nothing else says that all nodes hang.
+#[tokio::test]
+async fn healthz_tells_for_how_long_no_backend_has_responded_while_all_nodes_are_frozen() {
+    let nodes = [Server::start("one").await.unwrap()];
+    let config = http_of(&nodes, "maximum = 1\nspares = 1\nclaim_timeout = \"10m\"");
+    let up = Up::start(&folder("healthz-frozen", &[("c.toml", &config)])).await;
+    let service = up.service("s");
+    let clients: Vec<_> = (0..2).map(|_| tokio::spawn(async move { ask(service, "GET /gate").await })).collect();
+    let frozen = healthy(up.admin(), |health| health["services"][0]["trouble"].is_string()).await;
+    let service = &frozen["services"][0];
+    let trouble = service["trouble"].as_str().unwrap();
+    let seconds = trouble.strip_prefix("no response from any backend for ").and_then(|rest| rest.strip_suffix(" s"));
+    assert!(seconds.unwrap_or_else(|| panic!("{trouble}")).parse::<u64>().unwrap() >= 10, "{trouble}");
+    assert_eq!(json!([frozen["status"], service["status"]]), json!(["saturated", "saturated"]));
+    assert_eq!(json!([service["waiting"], service["backends"]["live"]]), json!([1, 1]), "{service}");
+    nodes[0].open_gate();
+    for client in clients {
+        assert_eq!(timeout(PATIENCE, client).await.expect("it is served").unwrap().0, 200);
+    }
+    let health = healthy(up.admin(), |health| health["status"] == "ok").await;
+    assert!(health["services"][0].get("trouble").is_none(), "{health}");
+}
+
+#[tokio::test]
+async fn requests_that_fail_are_logged_with_the_reason_and_not_one_by_one() {
+    let nobody = Nobody::new().unwrap();
+    let config = http("s", ANY, nobody.address(), "attempts = 1\noutage_wait = 0");
+    let mut up = Up::start(&folder("healthz-log-requests", &[("c.toml", &config)])).await;
+    for _ in 0..3 {
+        assert!(ask(up.service("s"), "GET /").await.0 >= 502);
+    }
+    let told = up.running.told("requests of clients fail").await;
+    assert!(told.contains(" WARN ") && told.contains("service=\"s\" count=1 status=50"), "{told}");
+    assert!(told.contains("refused"), "{told}");
+    let ran = up.running.end("-TERM").await;
+    assert!(!ran.stderr.contains("requests of clients fail"), "{}", ran.stderr);
+}

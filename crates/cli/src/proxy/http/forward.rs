@@ -38,6 +38,9 @@ where
             Ok(response) => (response, Outcome::Served),
             Err(refusal) => {
                 let failed = refusal.status().is_server_error();
+                if failed {
+                    visit.requests.log_failed(&refusal);
+                }
                 let mut response = refusal.answer(&visit.requests.name);
                 if is_bare {
                     *response.body_mut() = agent::Body::empty();
@@ -107,7 +110,7 @@ where
         Err(error) if error.step() == Step::Timeout && under_way.is_awaited() => return Err(Refusal::stalled(&error)),
         Err(error) => return Err(error.into()),
     };
-    drop(pending);
+    visit.requests.tally.end(pending);
     let passed = response.version();
     let answered = take_out(response.headers_mut());
     if answered.coding == Some(Coding::Other) {

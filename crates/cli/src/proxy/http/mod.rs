@@ -24,8 +24,10 @@ use carom::agent::{Agent, Origin};
 use carom::monitor::Id;
 use carom::pool::State;
 use carom::resolver::Resolver;
-use std::sync::Arc;
-use std::time::Duration;
+use carom_core::seldom::Seldom;
+use refusal::Refusal;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -54,6 +56,8 @@ pub(super) struct Requests {
     /// [`HALF_CLOSE_TIMEOUT`], but in tests.
     half_close_timeout: Duration,
     tally: Arc<Tally>,
+    /// Requests that were not served by a backend.
+    failures: Mutex<Seldom>,
 }
 
 impl Requests {
@@ -77,12 +81,27 @@ impl Requests {
             upgraded_timeout: own.idle_timeout.filter(|time| Some(*time) != config::Http::default().idle_timeout),
             half_close_timeout: HALF_CLOSE_TIMEOUT,
             tally,
+            failures: Mutex::default(),
         })
     }
 
     /// Of the service.
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// A request is answered with 502, 503 or 504 because no backend served it: the first one is logged, and then their number once a
+    /// minute.
+    fn log_failed(&self, refusal: &Refusal) {
+        if !matches!(refusal.status().as_u16(), 502..=504) {
+            return;
+        }
+        let (service, status, why) = (self.name(), refusal.status().as_u16(), refusal.message());
+        let count = self.failures.lock().unwrap_or_else(PoisonError::into_inner).happened(Instant::now());
+        match count {
+            Some(count) => tracing::warn!(service, count, status, why, "requests of clients fail"),
+            None => tracing::debug!(service, status, why, "a request of a client fails"),
+        }
     }
 
     /// How it is, and what requests go through, as the monitor knows it, with a pool for upgrades if that is another.
@@ -105,6 +124,8 @@ impl Serve for Requests {
     }
 
     fn turn_away(&self, client: TcpStream) -> impl Future<Output = ()> + Send + 'static {
-        refusal::turn_away(Arc::clone(&self.name), client)
+        let refusal = Refusal::too_many_clients();
+        self.log_failed(&refusal);
+        refusal::turn_away(Arc::clone(&self.name), refusal, client)
     }
 }

@@ -59,8 +59,18 @@ impl Refusal {
         Refusal { status, error: error.to_string(), message: message.to_owned(), backend: None }
     }
 
+    /// There is no room for a client.
+    pub(super) fn too_many_clients() -> Refusal {
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "clients", "there are too many clients")
+    }
+
     pub(super) fn status(&self) -> StatusCode {
         self.status
+    }
+
+    /// Why, for people.
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 
     /// As an answer of this service.
@@ -95,8 +105,7 @@ impl From<Error> for Refusal {
 
 /// Tells a client that there is no room for it, whatever it wants, and hears it out: one that is cut short while it speaks would
 /// not hear the answer.
-pub(super) async fn turn_away(service: Arc<str>, mut client: TcpStream) {
-    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "clients", "there are too many clients");
+pub(super) async fn turn_away(service: Arc<str>, refusal: Refusal, mut client: TcpStream) {
     let text = refusal.text(&service);
     let answer = format!(
         "HTTP/1.1 {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",

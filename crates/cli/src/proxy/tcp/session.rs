@@ -53,7 +53,7 @@ impl Session<'_> {
         C: Connect<Connection: AsyncRead + AsyncWrite + Socket + Unpin>,
     {
         let Some(claim) = self.claim(pool).await else { return };
-        drop(self.pending);
+        self.sessions.tally.end(self.pending);
         let backend = claim.backend().clone();
         let mut joined = Joined { client: self.client, backend: Some(claim), done: false };
         match joined.run(self.sessions.timeouts).await {

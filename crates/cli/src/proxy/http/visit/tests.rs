@@ -59,6 +59,7 @@ impl House {
             upgraded_timeout: idle_timeout,
             half_close_timeout,
             tally: Arc::default(),
+            failures: Mutex::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         House { node, requests: Arc::new(requests), listener, door: watch::channel(None).0 }
