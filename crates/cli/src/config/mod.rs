@@ -96,7 +96,7 @@ mod tests {
     const EXAMPLE: &str = include_str!("../../../../contrib/carom.toml");
 
     /// Shown with an example: nothing holds without them.
-    const EXAMPLES: [&str; 14] = [
+    const EXAMPLES: [&str; 16] = [
         "token_file",
         "hosts",
         "nameservers",
@@ -112,6 +112,8 @@ mod tests {
         // Of what is checked.
         "check_interval",
         "check_timeout",
+        "check_send",
+        "check_expect",
     ];
 
     fn read(text: &str) -> Config {

@@ -10,7 +10,8 @@ use testkit::backends::Nobody;
 use testkit::dns::DnsServer;
 use testkit::http::{Authority, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -475,4 +476,42 @@ async fn requests_that_fail_are_logged_with_the_reason_and_not_one_by_one() {
     assert!(told.contains("refused"), "{told}");
     let ran = up.running.end("-TERM").await;
     assert!(!ran.stderr.contains("requests of clients fail"), "{}", ran.stderr);
+}
+
+/// A server that responds to PostgreSQL's startup message, unless it is frozen.
+async fn postgres(frozen: watch::Receiver<bool>) -> SocketAddr {
+    let listener = TcpListener::bind(ANY).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut frozen = frozen.clone();
+            tokio::spawn(async move {
+                let mut startup = [0; 16];
+                if stream.read_exact(&mut startup).await.is_ok() && frozen.wait_for(|frozen| !frozen).await.is_ok() {
+                    assert_eq!(&startup, b"\0\0\0\x10\0\x03\0\0user\0x\0\0");
+                    let _ = stream.write_all(b"R\0\0\0\x08\0\0\0\0").await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn check_of_the_example_finds_a_frozen_postgres() {
+    let example = include_str!("../../../../contrib/carom.toml");
+    let keys = ["# check_send = ", "# check_expect = "];
+    let is_check = |line: &&str| keys.iter().any(|key| line.starts_with(key));
+    let check: Vec<&str> = example.lines().filter(is_check).map(|line| &line[2..]).collect();
+    let (freeze, frozen) = watch::channel(false);
+    let place = format!("listen = \"{ANY}\"\nprotocol = \"tcp\"\nresolve = \"{}\"", postgres(frozen).await);
+    let often = "check_interval = \"20ms\"\ncheck_timeout = \"1s\"\nspares = 1";
+    let service = format!("[[service]]\nname = \"db\"\n{place}\n{}\n{often}\n", check.join("\n"));
+    let config = format!("[admin]\nlisten = \"{ANY}\"\n{service}");
+    let up = Up::start(&folder("healthz-postgres", &[("c.toml", &config)])).await;
+    healthy(up.admin(), |health| health["status"] == "ok").await;
+    freeze.send_replace(true);
+    answered(up.admin(), 503, |health| health["services"][0]["backends"]["unhealthy"] == 1).await;
+    freeze.send_replace(false);
+    healthy_again(up.admin()).await;
 }
