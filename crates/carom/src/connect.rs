@@ -29,6 +29,10 @@ pub enum Liveness {
     /// It ended in an orderly way, or may not be used again: end of file, a goodbye, a reply that nobody has read.
     /// The backend is not blamed for it.
     Closed,
+    /// It works, but bytes were written and none read since: an answer may still come, and the next user would take it for its
+    /// own. A connection that comes back like this is closed as by [`Claim::discard`](crate::Claim::discard): the backend is not
+    /// blamed, and nothing follows for its other connections.
+    Unanswered,
     /// It broke: it was reset, timed out, or violated the protocol. After a use this is a failed use of the backend.
     Broken(Arc<dyn Error + Send + Sync>),
 }
@@ -43,7 +47,7 @@ impl Liveness {
     pub fn is_usable(&self) -> bool {
         match self {
             Liveness::Unknown | Liveness::Open => true,
-            Liveness::Closed | Liveness::Broken(_) => false,
+            Liveness::Closed | Liveness::Unanswered | Liveness::Broken(_) => false,
         }
     }
 }
@@ -82,8 +86,9 @@ pub trait Connect: Send + Sync + 'static {
     fn connect(&self, backend: &Backend) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
     /// What is known of this connection: cheap, and without waiting. Asked when a claim comes back, and each time an idle
-    /// connection is claimed. One that is closed or broken is dropped and, if needed, replaced at once. A panic means
-    /// [`Closed`](Liveness::Closed). Default: [`Unknown`](Liveness::Unknown).
+    /// connection is claimed. One that is closed or broken is dropped and, if needed, replaced at once. One that is
+    /// [`Unanswered`](Liveness::Unanswered) when a claim comes back is closed; an idle one is lent, as what was written last was
+    /// written by the connector. A panic means [`Closed`](Liveness::Closed). Default: [`Unknown`](Liveness::Unknown).
     fn liveness(&self, connection: &mut Self::Connection) -> Liveness {
         let _ = connection;
         Liveness::Unknown

@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 
 /// A connection lent by a [`Pool`](super::Pool). Use it through `Deref`; dropping it gives it back.
 ///
+/// A connection on which an answer is still to come, because its request was cancelled or cut short by a timeout, must not go
+/// back: the next user would take that answer for its own. The [TCP](crate::tcp) and [TLS](crate::tls) connectors notice it
+/// unless a part of the answer was read. For connections that do not notice, call [`discard`](Claim::discard).
+///
 /// Dropping never waits, spawns or needs a runtime. If it is dropped because its thread panics, the connection is closed,
 /// since nobody knows what state it is in.
 #[must_use = "dropping a claim gives the connection back"]
@@ -128,7 +132,7 @@ impl<C: Connect> Claim<C> {
             match liveness(&self.shared, &mut held) {
                 Liveness::Unknown | Liveness::Closed => self.shared.broken(&backend, held.slot, &*error),
                 Liveness::Broken(cause) => self.shared.broken(&backend, held.slot, &*cause),
-                Liveness::Open => {}
+                Liveness::Open | Liveness::Unanswered => {}
             }
             let outdated = self.shared.step(|table| table.causes.failed(backend, Failing::Use, error));
             drop_quietly(&self.shared.name, outdated);
@@ -250,6 +254,11 @@ impl<C: Connect> Drop for Claim<C> {
         match liveness(&self.shared, &mut held) {
             Liveness::Unknown | Liveness::Open => {
                 self.give_back(held, Outcome::Open);
+            }
+            Liveness::Unanswered => {
+                let (pool, backend) = (&*self.shared.name, &held.backend);
+                tracing::debug!(pool, %backend, "a connection came back with an answer still to come");
+                self.give_back(held, Outcome::Discarded);
             }
             Liveness::Closed => {
                 tracing::debug!(pool = &*self.shared.name, backend = %held.backend, "a connection came back closed");

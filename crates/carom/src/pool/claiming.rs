@@ -6,7 +6,7 @@ use super::error::ClaimError;
 use super::shared::Shared;
 use super::table::{Asking, Begun, Granted};
 use crate::clock;
-use crate::connect::Connect;
+use crate::connect::{Connect, Liveness};
 use carom_core::waiters::{Place, WaiterId};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -110,12 +110,14 @@ pub(crate) fn open<C: Connect>(shared: &Arc<Shared<C>>, granted: Granted<C>) -> 
     if let Some(watcher) = watcher {
         watcher.abort();
     }
-    let liveness = claim.liveness();
-    if !liveness.is_usable() {
-        claim.end(liveness);
-        return Err(place);
+    match claim.liveness() {
+        // No user left it so, or it would not idle: the connector wrote something that has no answer, for example a greeting.
+        Liveness::Unknown | Liveness::Open | Liveness::Unanswered => Ok(claim.begin()),
+        liveness @ (Liveness::Closed | Liveness::Broken(_)) => {
+            claim.end(liveness);
+            Err(place)
+        }
     }
-    Ok(claim.begin())
 }
 
 impl<C: Connect> Future for Claiming<'_, C> {

@@ -256,7 +256,9 @@ impl<C: Connect> Driver<C> {
                 Liveness::Closed => Proof::Closed,
                 Liveness::Broken(cause) => Proof::Failed(cause),
                 Liveness::Unknown => prove(shared.connector.check(&mut held.connection), Proof::Unknown).await,
-                Liveness::Open => prove(shared.connector.check(&mut held.connection), Proof::Passed).await,
+                Liveness::Open | Liveness::Unanswered => {
+                    prove(shared.connector.check(&mut held.connection), Proof::Passed).await
+                }
             };
             Done::Checked(held, proof)
         });

@@ -6,9 +6,16 @@
 //! the late reply to an earlier request and would be taken for the reply to the next.
 //!
 //! That holds for what the runtime has heard of when a claim comes back and when the connection is claimed again; while
-//! nothing has arrived, this costs no system call. A reply that is still on its way is lent
-//! with the connection. So a connection on which a reply is still due must not go back: if a request was cancelled, cut
-//! short by a timeout, or given up, end its claim with [`Claim::discard`](crate::Claim::discard).
+//! nothing has arrived, this costs no system call.
+//!
+//! A reply that is still on its way would be lent with the connection. So a connection does not go back into the pool if
+//! bytes were written and none were read since: its request was cancelled, cut short by a timeout, or given up. It is closed, as by
+//! [`Claim::discard`](crate::Claim::discard), and the backend is not blamed. The stream counts bytes and knows no messages, so
+//! this does not cover a reply that was read in part, and further replies to requests that were sent together: if such a use is cut
+//! short, discard its claim. Neither does it see what is written through [`Stream::get_ref`].
+//!
+//! A protocol whose last message has no reply loses its connection after each use, unless
+//! [`reuse_without_answer`](Tcp::reuse_without_answer) is set.
 //!
 //! ```
 //! use carom::Backend;
@@ -77,11 +84,12 @@ pub struct Tcp {
     nodelay: bool,
     keepalive: Option<Duration>,
     server_first: bool,
+    reuse_without_answer: bool,
 }
 
 impl Default for Tcp {
     fn default() -> Tcp {
-        Tcp { nodelay: true, keepalive: None, server_first: false }
+        Tcp { nodelay: true, keepalive: None, server_first: false, reuse_without_answer: false }
     }
 }
 
@@ -118,6 +126,18 @@ impl Tcp {
         self
     }
 
+    /// Whether a connection goes back into the pool if bytes were written and none were read since. Default: false, and such a
+    /// connection is closed when its claim comes back, because the reply may still come; see the [module](self).
+    ///
+    /// Set it for a protocol whose last message has no reply, for example metrics, log lines, or a cursor that is closed without
+    /// an acknowledgement. Without it each use costs a new connection. With it, end the claim of a request that was cut short with
+    /// [`Claim::discard`](crate::Claim::discard).
+    #[must_use]
+    pub fn reuse_without_answer(mut self, reuse: bool) -> Tcp {
+        self.reuse_without_answer = reuse;
+        self
+    }
+
     /// A watch over a stream's socket, to be kept beside a stream that belongs to somebody else.
     #[must_use]
     pub fn watch(&self, stream: &Stream) -> Watch {
@@ -139,12 +159,18 @@ impl Connect for Tcp {
         if let Some(silence) = self.keepalive {
             set_keepalive(&socket, silence)?;
         }
-        Ok(Stream { socket: Arc::new(socket), ended_sending: false })
+        Ok(Stream { socket: Arc::new(socket), ended_sending: false, unanswered: false })
     }
 
     /// Answers from the readiness that tokio remembers: the system is asked only when something has arrived.
     fn liveness(&self, stream: &mut Stream) -> Liveness {
-        if stream.ended_sending { Liveness::Closed } else { watch::liveness(&stream.socket, self.server_first) }
+        if stream.ended_sending {
+            return Liveness::Closed;
+        }
+        match watch::liveness(&stream.socket, self.server_first) {
+            Liveness::Open if stream.unanswered && !self.reuse_without_answer => Liveness::Unanswered,
+            liveness => liveness,
+        }
     }
 
     /// Cancel safety: the future consumes no bytes; dropping it leaves the stream as it was.

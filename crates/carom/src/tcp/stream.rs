@@ -22,6 +22,8 @@ pub struct Stream {
     pub(super) socket: Arc<TcpStream>,
     /// Its user has shut down the sending side: nobody else could use it.
     pub(super) ended_sending: bool,
+    /// Bytes were written, and none were read since.
+    pub(super) unanswered: bool,
 }
 
 impl Stream {
@@ -47,8 +49,8 @@ impl Stream {
 
     /// The socket alone. Gives the stream back while it is watched: while a future of [`closed`](crate::Connect::closed) lives.
     pub fn into_inner(self) -> Result<TcpStream, Stream> {
-        let ended_sending = self.ended_sending;
-        Arc::try_unwrap(self.socket).map_err(|socket| Stream { socket, ended_sending })
+        let Stream { socket, ended_sending, unanswered } = self;
+        Arc::try_unwrap(socket).map_err(|socket| Stream { socket, ended_sending, unanswered })
     }
 
     /// Reads from the socket itself, if tokio has been told that something has arrived.
@@ -74,28 +76,22 @@ impl Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A claimed stream is not watched, and tokio's own reading neither zeroes the buffer nor asks twice.
-        if let Some(socket) = Arc::get_mut(&mut self.socket) {
-            return Pin::new(socket).poll_read(cx, buf);
+        let before = buf.filled().len();
+        let polled = self.poll_read_socket(cx, buf);
+        if buf.filled().len() > before {
+            self.unanswered = false;
         }
-        loop {
-            ready!(self.socket.poll_read_ready(cx))?;
-            match self.read_shared(buf) {
-                // The readiness was stale and is now cleared: wait for the next.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
-            }
-        }
+        polled
     }
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_try_write(cx, |socket| socket.try_write(buf))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
@@ -123,6 +119,21 @@ impl AsyncWrite for Stream {
 }
 
 impl Stream {
+    fn poll_read_socket(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A claimed stream is not watched, and tokio's own reading neither zeroes the buffer nor asks twice.
+        if let Some(socket) = Arc::get_mut(&mut self.socket) {
+            return Pin::new(socket).poll_read(cx, buf);
+        }
+        loop {
+            ready!(self.socket.poll_read_ready(cx))?;
+            match self.read_shared(buf) {
+                // The readiness was stale and is now cleared: wait for the next.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
     /// As tokio reads when it has the socket to itself: what is read fills memory that nobody has zeroed, and a read that
     /// leaves room says that there was no more, so that nobody has to ask again to hear it.
     fn read_shared(&self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
@@ -140,7 +151,7 @@ impl Stream {
     }
 
     fn poll_try_write(
-        &self,
+        &mut self,
         cx: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
@@ -149,7 +160,10 @@ impl Stream {
             match write(&self.socket) {
                 // The readiness was stale and is now cleared: wait for the next.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
+                result => {
+                    self.unanswered |= matches!(result, Ok(1..));
+                    return Poll::Ready(result);
+                }
             }
         }
     }

@@ -35,7 +35,7 @@ impl Watch {
     }
 
     /// As [`liveness`](crate::Connect::liveness) of [`Tcp`](super::Tcp), except that it does not know whether the sending side
-    /// was shut down.
+    /// was shut down, nor whether an answer is still to come.
     pub fn liveness(&self) -> Liveness {
         liveness(&self.socket, self.server_first)
     }

@@ -25,6 +25,7 @@ pub struct Builder {
     config: Option<Arc<ClientConfig>>,
     server_name: Option<String>,
     server_first: bool,
+    reuse_without_answer: bool,
     tcp: Tcp,
 }
 
@@ -40,6 +41,7 @@ impl Builder {
             config: None,
             server_name: None,
             server_first: false,
+            reuse_without_answer: false,
             tcp: Tcp::default(),
         }
     }
@@ -105,8 +107,17 @@ impl Builder {
         self
     }
 
-    /// The options of the socket. Default: those of [`Tcp::default`]. Of its [`server_first`](Tcp::server_first) nothing
-    /// is asked, as the bytes on a socket say nothing here: see this builder's own.
+    /// Whether a connection goes back into the pool if bytes were written and none were read since. Default: false, and such a
+    /// connection is closed when its claim comes back, because the reply may still come. Set it for a protocol whose last message
+    /// has no reply, which costs a new connection for each use otherwise; see [`Tcp::reuse_without_answer`].
+    pub fn reuse_without_answer(mut self, reuse: bool) -> Builder {
+        self.reuse_without_answer = reuse;
+        self
+    }
+
+    /// The options of the socket. Default: those of [`Tcp::default`]. Its [`server_first`](Tcp::server_first) and
+    /// [`reuse_without_answer`](Tcp::reuse_without_answer) have no effect, as the bytes on a socket say nothing here: see this
+    /// builder's own.
     pub fn tcp(mut self, tcp: Tcp) -> Builder {
         self.tcp = tcp;
         self
@@ -141,7 +152,8 @@ impl Builder {
             connector: TlsConnector::from(config),
             server_name,
             server_first: self.server_first,
-            tcp: self.tcp.server_first(true),
+            reuse_without_answer: self.reuse_without_answer,
+            tcp: self.tcp.server_first(true).reuse_without_answer(true),
         })
     }
 
@@ -219,6 +231,7 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("server_name", &self.server_name)
             .field("server_first", &self.server_first)
+            .field("reuse_without_answer", &self.reuse_without_answer)
             .field("tcp", &self.tcp)
             .finish_non_exhaustive()
     }
@@ -376,8 +389,8 @@ mod tests {
         let builder = Tls::builder().client_certificate_pem(own.cert.pem(), own.signing_key.serialize_pem());
         assert_eq!(
             format!("{builder:?}"),
-            "Builder { server_name: None, server_first: false, \
-             tcp: Tcp { nodelay: true, keepalive: None, server_first: false }, .. }"
+            "Builder { server_name: None, server_first: false, reuse_without_answer: false, \
+             tcp: Tcp { nodelay: true, keepalive: None, server_first: false, reuse_without_answer: false }, .. }"
         );
     }
 }

@@ -5,9 +5,10 @@
 //! decrypts what waits before a connection is lent again: tickets are kept for the next handshake, a goodbye is noticed
 //! wherever it stands, and the late reply to an earlier request is told from both.
 //!
-//! It does so when a claim comes back, and when the connection is claimed again. A reply that is
-//! still on its way is lent with the connection: if a request was cancelled, cut short by a timeout, or given up, end its
-//! claim with [`Claim::discard`](crate::Claim::discard).
+//! It does so when a claim comes back, and when the connection is claimed again. As with the [TCP connector](crate::tcp), a
+//! connection does not go back into the pool if bytes were written and none were read since, because the reply may still come. A
+//! reply that was read in part is not covered: if its use is cut short, end the claim with
+//! [`Claim::discard`](crate::Claim::discard).
 //!
 //! ```
 //! use carom::Pool;
@@ -83,7 +84,8 @@ pub struct Tls {
     connector: TlsConnector,
     server_name: Option<ServerName<'static>>,
     server_first: bool,
-    /// With `server_first`: of a socket's bytes nobody can say whether they are tickets.
+    reuse_without_answer: bool,
+    /// With `server_first` and `reuse_without_answer`: of a socket's bytes nobody can say whether they are tickets.
     tcp: Tcp,
 }
 
@@ -165,11 +167,15 @@ impl Connect for Tls {
         if stream.said_goodbye() {
             return Liveness::Closed;
         }
-        match stream.take_in() {
+        let liveness = match stream.take_in() {
             Ok(Waiting::Nothing) => Liveness::Open,
             Ok(Waiting::Bytes) if self.server_first => self.tcp.liveness(stream.socket()),
             Ok(Waiting::Bytes | Waiting::End) => Liveness::Closed,
             Err(error) => Liveness::broken(error),
+        };
+        match liveness {
+            Liveness::Open if stream.is_unanswered() && !self.reuse_without_answer => Liveness::Unanswered,
+            liveness => liveness,
         }
     }
 
@@ -203,6 +209,7 @@ impl fmt::Debug for Tls {
         f.debug_struct("Tls")
             .field("server_name", &self.server_name)
             .field("server_first", &self.server_first)
+            .field("reuse_without_answer", &self.reuse_without_answer)
             .field("tcp", &self.tcp)
             .finish_non_exhaustive()
     }

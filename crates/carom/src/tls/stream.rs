@@ -20,6 +20,8 @@ const MOST_READS: usize = 16;
 pub struct Stream {
     tls: TlsStream<tcp::Stream>,
     said_goodbye: bool,
+    /// Bytes were written, and none were read since. The socket's own flag knows of handshakes and tickets, too.
+    unanswered: bool,
 }
 
 /// What waits on a connection that nobody reads.
@@ -35,7 +37,7 @@ pub(super) enum Waiting {
 
 impl Stream {
     pub(super) fn new(tls: TlsStream<tcp::Stream>) -> Stream {
-        Stream { tls, said_goodbye: false }
+        Stream { tls, said_goodbye: false, unanswered: false }
     }
 
     /// The address of the far side.
@@ -58,6 +60,11 @@ impl Stream {
     /// Whether this side has said goodbye, or is about to.
     pub(super) fn said_goodbye(&self) -> bool {
         self.said_goodbye
+    }
+
+    /// Whether application bytes were written, and none were read since.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered
     }
 
     pub(super) fn socket(&mut self) -> &mut tcp::Stream {
@@ -90,6 +97,11 @@ impl Stream {
         Ok(Waiting::Nothing)
     }
 
+    /// What the session has taken counts as written, be it still held back for want of room.
+    fn note_written(&mut self, polled: &Poll<io::Result<usize>>) {
+        self.unanswered |= matches!(polled, Poll::Ready(Ok(1..)));
+    }
+
     /// Whether application bytes wait, be it in front of the end.
     pub(super) fn has_unread(&mut self) -> bool {
         let _ = self.take_in();
@@ -108,13 +120,20 @@ impl fmt::Debug for Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tls).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.tls).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.unanswered = false;
+        }
+        polled
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tls).poll_write(cx, buf)
+        let polled = Pin::new(&mut self.tls).poll_write(cx, buf);
+        self.note_written(&polled);
+        polled
     }
 
     fn poll_write_vectored(
@@ -122,7 +141,9 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tls).poll_write_vectored(cx, bufs)
+        let polled = Pin::new(&mut self.tls).poll_write_vectored(cx, bufs);
+        self.note_written(&polled);
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -55,6 +55,157 @@ async fn spare_that_its_backend_closes_right_after_the_greeting_is_replaced_afte
     drop(pool);
 }
 
+// With an answer still to come
+
+#[tokio::test]
+async fn answer_that_comes_late_reaches_no_other_user() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool =
+        Pool::builder(Tcp::default()).backends([listener.local_addr().unwrap()]).spares(1).maximum(1).build().unwrap();
+    let mut first = soon(pool.claim()).await.unwrap();
+    let (mut peer, _) = soon(listener.accept()).await.unwrap();
+    {
+        // Cut short by its caller, as a timeout does.
+        let request = async {
+            first.write_all(b"1").await.unwrap();
+            first.read_u8().await.unwrap()
+        };
+        assert!(poll_once(pin!(request)).await.is_pending());
+    }
+    assert_eq!(soon(peer.read_u8()).await.unwrap(), b'1');
+    drop(first);
+    let mut second = soon(pool.claim()).await.unwrap();
+    assert_eq!(second.uses(), 1, "on a connection of its own");
+    let _ = peer.write_all(b"1").await;
+    second.write_all(b"2").await.unwrap();
+    let (mut peer, _) = soon(listener.accept()).await.unwrap();
+    assert_eq!(soon(peer.read_u8()).await.unwrap(), b'2');
+    peer.write_all(b"2").await.unwrap();
+    assert_eq!(soon(second.read_u8()).await.unwrap(), b'2');
+    drop(second);
+
+    let again = soon(pool.claim()).await.unwrap();
+    assert_eq!(again.uses(), 2, "a connection whose answer was read goes back");
+    let snapshot = pool.snapshot();
+    assert!(snapshot.cause.is_none(), "the backend is not blamed: {:?}", snapshot.cause);
+}
+
+#[tokio::test]
+async fn connection_is_unanswered_from_the_first_byte_written_to_the_first_byte_read() {
+    for server_first in [false, true] {
+        let tcp = Tcp::default().server_first(server_first);
+        let careless = tcp.clone().reuse_without_answer(true);
+        let (mut stream, mut peer) = pair(&tcp).await;
+        assert_eq!(stream.write(&[]).await.unwrap(), 0);
+        stream.flush().await.unwrap();
+        assert!(matches!(tcp.liveness(&mut stream), Liveness::Open), "nothing was written");
+        for vectored in [false, true] {
+            match vectored {
+                false => stream.write_all(b"ab").await.unwrap(),
+                true => assert_eq!(stream.write_vectored(&[IoSlice::new(b"a"), IoSlice::new(b"b")]).await.unwrap(), 2),
+            }
+            stream.flush().await.unwrap();
+            assert!(poll_once(pin!(stream.read(&mut [0]))).await.is_pending());
+            assert!(matches!(tcp.liveness(&mut stream), Liveness::Unanswered));
+            assert!(!tcp.liveness(&mut stream).is_usable());
+            assert!(matches!(careless.liveness(&mut stream), Liveness::Open));
+            let watcher = watch(&tcp, &stream);
+            stream = stream.into_inner().expect_err("it is watched");
+            assert!(matches!(tcp.liveness(&mut stream), Liveness::Unanswered));
+            let mut request = [0; 2];
+            soon(peer.read_exact(&mut request)).await.unwrap();
+            peer.write_all(b"answer").await.unwrap();
+            // Read while it is watched, and while it is not.
+            let watcher = vectored.then_some(watcher);
+            soon(stream.read_exact(&mut [0; 6])).await.unwrap();
+            assert!(matches!(tcp.liveness(&mut stream), Liveness::Open));
+            drop(watcher);
+        }
+    }
+}
+
+#[tokio::test]
+async fn end_and_reset_are_told_before_an_answer_still_to_come() {
+    for is_reset in [false, true] {
+        let tcp = Tcp::default();
+        let (mut stream, mut peer) = pair(&tcp).await;
+        stream.write_all(b"request").await.unwrap();
+        soon(peer.read_exact(&mut [0; 7])).await.unwrap();
+        let watcher = watch(&tcp, &stream);
+        match is_reset {
+            false => drop(peer),
+            true => reset(peer),
+        }
+        soon(watcher).await;
+        let liveness = tcp.liveness(&mut stream);
+        assert_eq!(matches!(liveness, Liveness::Broken(_)), is_reset, "{liveness:?}");
+        assert_eq!(matches!(liveness, Liveness::Closed), !is_reset, "{liveness:?}");
+    }
+}
+
+#[tokio::test]
+async fn connection_goes_back_without_an_answer_if_nothing_was_written_or_none_is_expected() {
+    for (writes, reuse, goes_back) in [(false, false, true), (true, false, false), (true, true, true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pool = Pool::builder(Tcp::default().reuse_without_answer(reuse))
+            .backends([listener.local_addr().unwrap()])
+            .spares(1)
+            .maximum(1)
+            .build()
+            .unwrap();
+        let mut claim = soon(pool.claim()).await.unwrap();
+        if writes {
+            claim.write_all(b"a metric").await.unwrap();
+        }
+        drop(claim);
+        assert_eq!(soon(pool.claim()).await.unwrap().uses(), if goes_back { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn failed_use_without_an_answer_does_not_make_other_connections_suspect() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = Pool::builder(Tcp::default()).backends([listener.local_addr().unwrap()]).spares(2).maximum(2);
+    let pool = pool.build().unwrap();
+    until("both are there", || pool.snapshot().pool.counts.of(Phase::Idle) == 2).await;
+    let mut claim = soon(pool.claim()).await.unwrap();
+    claim.write_all(b"request").await.unwrap();
+    claim.fail("timed out");
+    assert_eq!(pool.snapshot().pool.counts.suspects(), 0);
+}
+
+/// Announces itself when it has connected, and gets no answer to that.
+struct Announces(Tcp);
+
+impl Connect for Announces {
+    type Connection = Stream;
+    type Error = std::io::Error;
+
+    async fn connect(&self, backend: &Backend) -> std::io::Result<Stream> {
+        let mut stream = self.0.connect(backend).await?;
+        stream.write_all(b"client 7").await?;
+        Ok(stream)
+    }
+
+    fn liveness(&self, stream: &mut Stream) -> Liveness {
+        self.0.liveness(stream)
+    }
+}
+
+#[tokio::test]
+async fn connection_that_its_connector_has_written_on_is_lent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let pool = Pool::builder(Announces(Tcp::default())).backends([listener.local_addr().unwrap()]).spares(1).maximum(1);
+    let pool = pool.build().unwrap();
+    until("the spare is there", || pool.snapshot().pool.counts.of(Phase::Idle) == 1).await;
+    let mut claim = soon(pool.claim()).await.unwrap();
+    let (mut peer, _) = soon(listener.accept()).await.unwrap();
+    peer.write_all(b"!").await.unwrap();
+    assert_eq!(soon(claim.read_u8()).await.unwrap(), b'!');
+    drop(claim);
+    assert_eq!(soon(pool.claim()).await.unwrap().uses(), 2);
+}
+
 // Reading and writing
 
 #[tokio::test]
@@ -357,7 +508,7 @@ async fn a_watcher_outlives_the_borrow_and_the_connector() {
 
 #[tokio::test]
 async fn dropping_a_watcher_leaves_the_stream_usable() {
-    let tcp = Tcp::default();
+    let tcp = Tcp::default().reuse_without_answer(true);
     let (mut stream, mut peer) = pair(&tcp).await;
     for _ in 0..3 {
         let mut watcher = Box::pin(watch(&tcp, &stream));

@@ -1,14 +1,14 @@
 //! The TLS connector on real sockets: whom it trusts, what its errors say, and that ends are told from session tickets.
 
 use crate::watch;
-use carom::connect::Connect;
+use carom::connect::{Connect, Liveness};
 use carom::tls::{Builder, ConnectError, Stream, Tls, TlsError};
 use carom::{Backend, ClaimError, Policy, Pool};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::future::{Future, poll_fn};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::pin::{Pin, pin};
 use std::process::Command;
 use std::sync::Arc;
@@ -439,6 +439,63 @@ async fn a_late_reply_is_an_end_and_stays_unread() {
         assert!(tls.liveness(&mut stream).is_usable(), "nothing waits any more");
         ping(&mut stream, &mut peer).await;
     }
+}
+
+#[tokio::test]
+async fn connection_is_unanswered_until_application_bytes_were_read() {
+    let authority = Authority::new("own");
+    let (tls, careless) = (authority.tls(), authority.trusting().reuse_without_answer(true).build().unwrap());
+    let greeted = authority.trusting().server_first(true).build().unwrap();
+    for version in [&TLS12, &TLS13] {
+        let server = Server::start(authority.config(version, ["localhost"])).await;
+        let (mut stream, mut peer) = server.pair(&tls).await;
+        match version.version {
+            ProtocolVersion::TLSv1_3 => tickets(&stream).await,
+            _ => assert!(matches!(tls.liveness(&mut stream), Liveness::Open), "a handshake has its answer"),
+        }
+        for vectored in [false, true] {
+            match vectored {
+                false => stream.write_all(b"request").await.unwrap(),
+                true => assert_eq!(stream.write_vectored(&[IoSlice::new(b"request")]).await.unwrap(), 7),
+            }
+            assert!(matches!(tls.liveness(&mut stream), Liveness::Unanswered), "before the flush");
+            stream.flush().await.unwrap();
+            assert!(matches!(tls.liveness(&mut stream), Liveness::Unanswered), "tickets are no answer");
+            assert!(matches!(greeted.liveness(&mut stream), Liveness::Unanswered));
+            assert!(matches!(careless.liveness(&mut stream), Liveness::Open));
+            soon(peer.read_exact(&mut [0; 7])).await.unwrap();
+            peer.write_all(b"answer").await.unwrap();
+            peer.flush().await.unwrap();
+            soon(stream.read_exact(&mut [0; 6])).await.unwrap();
+            assert!(matches!(tls.liveness(&mut stream), Liveness::Open));
+        }
+        stream.write_all(b"request").await.unwrap();
+        stream.flush().await.unwrap();
+        drop(peer);
+        soon(watch(&tls, &stream)).await;
+        assert!(!matches!(tls.liveness(&mut stream), Liveness::Unanswered), "the end is told before");
+    }
+}
+
+#[tokio::test]
+async fn connection_with_an_answer_still_to_come_does_not_go_back() {
+    let authority = Authority::new("own");
+    let server = Server::start(authority.config(&TLS13, ["localhost"])).await;
+    let backend = server.backend.clone();
+    let running = server.run();
+    let pool = Pool::builder(authority.trusting().server_name("localhost").build().unwrap());
+    let pool = pool.backends([backend.socket_addr()]).spares(1).maximum(1).build().unwrap();
+    let mut claim = soon(pool.claim()).await.unwrap();
+    claim.write_all(b"cut short").await.unwrap();
+    claim.flush().await.unwrap();
+    drop(claim);
+    for uses in [1, 2] {
+        let mut claim = soon(pool.claim()).await.unwrap();
+        assert_eq!(claim.uses(), uses);
+        soon(round_trip(&mut claim)).await.unwrap();
+    }
+    assert!(pool.snapshot().cause.is_none());
+    running.abort();
 }
 
 #[tokio::test]
