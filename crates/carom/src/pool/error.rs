@@ -31,10 +31,12 @@ pub enum ClaimError {
     /// ends this. Or no backend is known, and the resolver has failed.
     #[non_exhaustive]
     Failed {
-        /// How many backends are dead.
-        dead: usize,
-        /// How many are known.
-        known: usize,
+        /// How long the claim waited; zero if it failed at once.
+        waited: Duration,
+        /// How many backends are dead; at most 65535, the exact count is in the summary.
+        dead: u16,
+        /// How many are known; at most 65535, the exact count is in the summary.
+        known: u16,
         /// The pool at that moment, and why connecting failed last.
         summary: Box<Summary>,
     },
@@ -132,17 +134,32 @@ impl fmt::Display for ClaimError {
             ClaimError::NoBackends { summary } => {
                 write!(f, "no backends are known for `{}`{}", summary.pool, summary.because())
             }
-            ClaimError::Failed { known: 0, summary, .. } => {
-                write!(f, "`{}` has failed: no backends are known{}", summary.pool, summary.because())
-            }
-            ClaimError::Failed { dead, known, summary } => {
-                write!(f, "`{}` has failed: {dead} of {known} backends dead{}", summary.pool, summary.because())
+            ClaimError::Failed { waited, dead, known, summary } => {
+                write!(f, "`{}` has failed: {}; ", summary.pool, Waited(*waited))?;
+                match known {
+                    0 => f.write_str("no backends are known")?,
+                    known => write!(f, "{dead} of {known} backends dead")?,
+                }
+                f.write_str(&summary.because())
             }
             ClaimError::Full { summary } => {
                 write!(f, "`{}` is full: {} are waiting already{}", summary.pool, summary.waiting, summary.because())
             }
             ClaimError::Busy { pool } => write!(f, "no connection of `{pool}` is idle"),
             ClaimError::Closed { pool } => write!(f, "`{pool}` is closed"),
+        }
+    }
+}
+
+/// How long a claim waited before the pool was given up.
+struct Waited(Duration);
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match rounded(self.0) {
+            Duration::ZERO => f.write_str("did not wait"),
+            waited if waited < Duration::from_secs(1) => write!(f, "waited {waited:?}"),
+            waited => write!(f, "waited {waited:.1?}"),
         }
     }
 }
@@ -201,6 +218,16 @@ mod tests {
         );
         let source = timed_out.source().unwrap();
         assert!(source.downcast_ref::<std::io::Error>().is_some(), "the connector's own error can be downcast");
+    }
+
+    #[test]
+    fn failed_claim_says_how_long_it_waited() {
+        let failed =
+            |waited, known| ClaimError::Failed { waited, dead: known, known, summary: summary(None) }.to_string();
+        let expected = "`orders` has failed: waited 5.0s; 2 of 2 backends dead";
+        assert_eq!(failed(Duration::from_micros(5_001_234), 2), expected);
+        assert_eq!(failed(Duration::from_millis(50), 1), "`orders` has failed: waited 50ms; 1 of 1 backends dead");
+        assert_eq!(failed(Duration::ZERO, 0), "`orders` has failed: did not wait; no backends are known");
     }
 
     #[test]

@@ -231,7 +231,10 @@ impl<C: Connect> Table<C> {
         match refusal {
             Refusal::TimedOut { ahead } => ClaimError::TimedOut { waited, summary: summary(ahead) },
             Refusal::NoBackends => ClaimError::NoBackends { summary: summary(0) },
-            Refusal::Failed { dead, known } => ClaimError::Failed { dead, known, summary: summary(0) },
+            Refusal::Failed { dead, known } => {
+                let count = |backends| u16::try_from(backends).unwrap_or(u16::MAX);
+                ClaimError::Failed { waited, dead: count(dead), known: count(known), summary: summary(0) }
+            }
             Refusal::Shed => ClaimError::Shed { waited, summary: summary(0) },
             Refusal::Full => ClaimError::Full { summary: summary(self.machine.waiting()) },
             Refusal::Busy => ClaimError::Busy { pool: Arc::clone(name) },
