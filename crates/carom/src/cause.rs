@@ -76,8 +76,19 @@ impl Cause {
         }
     }
 
+    /// What failed, as texts call it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Cause::Connect { .. } => "last connect error",
+            Cause::Check { .. } => "last failed check",
+            Cause::Recycle { .. } => "last failed recycle",
+            Cause::HealthCheck { .. } => "last failed health check",
+            Cause::Use { .. } => "last failed use",
+            Cause::Resolve { .. } => "last resolver error",
+        }
+    }
+
     /// Who failed; `None` when it was the resolver.
-    #[allow(dead_code, reason = "for HTTP alone")]
     pub(crate) fn backend(&self) -> Option<&Backend> {
         match self {
             Cause::Connect { backend, .. }
@@ -101,18 +112,41 @@ impl Cause {
     }
 }
 
+/// ``last connect error: 10.0.0.2:5432: connection refused``
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cause::Connect { backend, error } => write!(f, "last connect error: {backend}: {}", Chain(&**error)),
-            Cause::Check { backend, error } => write!(f, "last failed check: {backend}: {}", Chain(&**error)),
-            Cause::Recycle { backend, error } => write!(f, "last failed recycle: {backend}: {}", Chain(&**error)),
-            Cause::HealthCheck { backend, error } => {
-                write!(f, "last failed health check: {backend}: {}", Chain(&**error))
-            }
-            Cause::Use { backend, error } => write!(f, "last failed use: {backend}: {}", Chain(&**error)),
-            Cause::Resolve { error } => write!(f, "last resolver error: {}", Chain(&**error)),
+        let error = Chain(self.error());
+        match self.backend() {
+            Some(backend) => write!(f, "{}: {backend}: {error}", self.kind()),
+            None => write!(f, "{}: {error}", self.kind()),
         }
+    }
+}
+
+/// Several causes, those of a kind together: ``last connect errors: 10.0.0.1:5432: refused; 10.0.0.2:5432: refused``
+pub(crate) struct Several<'a>(pub(crate) Vec<&'a Cause>);
+
+impl fmt::Display for Several<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut kinds: Vec<&str> = Vec::new();
+        for cause in &self.0 {
+            if !kinds.contains(&cause.kind()) {
+                kinds.push(cause.kind());
+            }
+        }
+        for (at, kind) in kinds.into_iter().enumerate() {
+            let plural = if self.0.iter().filter(|cause| cause.kind() == kind).count() > 1 { "s" } else { "" };
+            let mut before = if at == 0 { format!("{kind}{plural}: ") } else { format!("; {kind}{plural}: ") };
+            for cause in self.0.iter().filter(|cause| cause.kind() == kind) {
+                let error = Chain(cause.error());
+                match cause.backend() {
+                    Some(backend) => write!(f, "{before}{backend}: {error}")?,
+                    None => write!(f, "{before}{error}")?,
+                }
+                before = "; ".into();
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Readiness: waiting until a number of backends is connected, before a program serves.
 
-use crate::cause::Cause;
+use crate::cause::{Cause, Several};
 use crate::clock;
 use carom_core::backend::{Backend, BackendState};
 use carom_core::pool::Readiness;
@@ -62,21 +62,28 @@ pub struct Unready {
     pub cause: Option<Cause>,
 }
 
-/// ``timed out after 5s: 1 of 2 backends of `orders` ready; last connect error: 10.0.0.2:5432: connection refused``
+/// ``timed out after 5s: 0 of 2 backends of `orders` ready, 1 wanted; last connect errors: 10.0.0.1:5432: refused; 10.0.0.2:5432: refused``
 impl fmt::Display for ReadyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadyError::TimedOut { name, waited, ready, wanted, unready, cause } => {
                 let waited = Duration::from_millis(waited.as_millis() as u64);
-                write!(f, "timed out after {waited:?}: {ready} of {wanted} backends of `{name}` ready")?;
+                write!(f, "timed out after {waited:?}: ")?;
+                match ready + unready.len() {
+                    0 => write!(f, "no backends of `{name}` are known, {wanted} wanted")?,
+                    known if known == *wanted => write!(f, "{ready} of {known} backends of `{name}` ready")?,
+                    known => write!(f, "{ready} of {known} backends of `{name}` ready, {wanted} wanted")?,
+                }
                 if unready.is_empty() {
                     return cause.as_ref().map_or(Ok(()), |cause| write!(f, "; {cause}"));
                 }
-                for Unready { backend, state, cause } in unready.iter().take(MOST_NAMED) {
-                    match cause {
-                        Some(cause) => write!(f, "; {cause}")?,
-                        None => write!(f, "; {backend} is {}", format!("{state:?}").to_lowercase())?,
-                    }
+                let named = || unready.iter().take(MOST_NAMED);
+                let causes: Vec<&Cause> = named().filter_map(|unready| unready.cause.as_ref()).collect();
+                if !causes.is_empty() {
+                    write!(f, "; {}", Several(causes))?;
+                }
+                for Unready { backend, state, .. } in named().filter(|unready| unready.cause.is_none()) {
+                    write!(f, "; {backend} is {}", format!("{state:?}").to_lowercase())?;
                 }
                 match unready.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
                     Some(more) => write!(f, "; {more} more are not ready"),

@@ -50,11 +50,32 @@ async fn error_says_how_many_backends_were_ready_and_why_the_others_were_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn error_counts_the_known_backends_and_names_causes_of_a_kind_together() {
+    let script = Scripted::new();
+    (1..=2).for_each(|last| script.set(address(last), OnConnect::Fail("refused")));
+    script.set(address(3), OnConnect::Never);
+    let pool = Pool::builder(script.clone()).name("cache").backends((1..=2).map(address)).build().unwrap();
+    let text = pool.ready(1, ms(500)).await.unwrap_err().to_string();
+    let refused = |one, other| format!("10.0.0.{one}:5432: refused; 10.0.0.{other}:5432: refused");
+    let head = "timed out after 500ms: 0 of 2 backends of `cache` ready, 1 wanted; last connect errors: ";
+    let tail = text.strip_prefix(head).unwrap_or_else(|| panic!("{text}"));
+    assert!(tail == refused(1, 2) || tail == refused(2, 1), "{text}");
+
+    let set = Set::builder(script).name("lines").backends((1..=3).map(address)).build().unwrap();
+    let error = set.ready(2, ms(500)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("timed out after 500ms: 0 of 3 backends of `lines` ready, 2 wanted; "), "{text}");
+    assert!(text.ends_with("; 10.0.0.3:5432 is unknown"), "{text}");
+    let ReadyError::TimedOut { ready, wanted, unready, .. } = error else { panic!("{text}") };
+    assert_eq!((ready, wanted, unready.len()), (0, 2, 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn pool_is_not_ready_before_the_resolver_has_answered() {
     let (said, told) = Told::new([]);
     let pool = Pool::builder(Scripted::new()).resolver(told).name("orders").build().unwrap();
     let error = pool.ready(1, ms(50)).await.unwrap_err();
-    assert_eq!(error.to_string(), "timed out after 50ms: 0 of 1 backends of `orders` ready");
+    assert_eq!(error.to_string(), "timed out after 50ms: no backends of `orders` are known, 1 wanted");
     let ready = pool.ready(2, LONG);
     tokio::pin!(ready);
     tokio::select! {
