@@ -31,11 +31,30 @@ pub(crate) fn collect(next: impl FnMut() -> Option<News>, causes: &Causes) -> Ve
     std::iter::from_fn(next).map(with_reason).collect()
 }
 
+/// A backend has stalled, or has recovered from that.
+#[cfg(feature = "http")]
+pub(crate) fn tell_stall(whose: Whose<'_>, backend: &carom_core::backend::Backend, stalled: bool) {
+    let (pool, set) = whose.fields();
+    if stalled {
+        tracing::warn!(pool, set, %backend, "backend stalled: no byte arrives from it while other backends respond");
+    } else {
+        tracing::info!(pool, set, %backend, "backend recovered from a stall");
+    }
+}
+
+impl<'a> Whose<'a> {
+    /// The values of the fields `pool` and `set`, of which one is there.
+    fn fields(self) -> (Option<&'a str>, Option<&'a str>) {
+        match self {
+            Whose::Pool(name) => (Some(name), None),
+            Whose::Set(name) => (None, Some(name)),
+        }
+    }
+}
+
 pub(crate) fn tell(whose: Whose<'_>, now: Instant, tales: Vec<Tale>) {
-    let (name, pool, set) = match whose {
-        Whose::Pool(name) => (name, Some(name), None),
-        Whose::Set(name) => (name, None, Some(name)),
-    };
+    let (Whose::Pool(name) | Whose::Set(name)) = whose;
+    let (pool, set) = whose.fields();
     for (news, reason) in tales {
         let reason = reason.map(|reason| in_words(reason, name));
         let reason = reason.as_deref();

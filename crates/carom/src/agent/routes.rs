@@ -12,6 +12,7 @@ use crate::monitor::Id;
 use crate::pool::{Drained, Phase, Pool, State};
 use crate::ready::ReadyError;
 use crate::set::{self, Set};
+use crate::telling::{Whose, tell_stall};
 use crate::{Backend, Claim};
 use http::header::HeaderValue;
 use http::uri::{Authority, Scheme};
@@ -128,8 +129,14 @@ pub(super) fn http1_pool(maker: &Maker, spares: usize) -> Result<Pool<http1::Con
         .slow_start(settings.slow_start)
         .health_check(health_check)
         .build()?;
-    let set_stalled = pool.set_stalled();
-    maker.stalls.follow(move |pulse: &Pulse| set_stalled(&pulse.backend, &|| pulse.is_stalled()));
+    let (set_stalled, name) = (pool.set_stalled(), Arc::clone(title));
+    maker.stalls.follow(move |pulse: &Pulse| {
+        let lives = set_stalled(&pulse.backend, &|| pulse.is_stalled());
+        if lives {
+            tell_stall(Whose::Pool(&name), &pulse.backend, pulse.is_stalled());
+        }
+        lives
+    });
     Ok(pool)
 }
 
@@ -161,8 +168,14 @@ fn http2_set(maker: &Maker) -> Result<Set<http2::Connector>, BuildError> {
         .slow_start(settings.slow_start)
         .health_check(health_check)
         .build()?;
-    let set_stalled = set.set_stalled();
-    maker.stalls.follow(move |pulse: &Pulse| set_stalled(&pulse.backend, &|| pulse.is_stalled()));
+    let (set_stalled, name) = (set.set_stalled(), Arc::clone(title));
+    maker.stalls.follow(move |pulse: &Pulse| {
+        let lives = set_stalled(&pulse.backend, &|| pulse.is_stalled());
+        if lives {
+            tell_stall(Whose::Set(&name), &pulse.backend, pulse.is_stalled());
+        }
+        lives
+    });
     Ok(set)
 }
 

@@ -26,8 +26,6 @@ type Follower = Arc<dyn Fn(&Pulse) -> bool + Send + Sync>;
 
 /// See the [module](self).
 pub(crate) struct Stalls {
-    /// What its service is called.
-    name: Arc<str>,
     table: Mutex<Table>,
     followers: Mutex<Vec<Follower>>,
     /// Hints outside the lock: more than one backend has been connected to, and a backend is stalled.
@@ -64,7 +62,7 @@ pub(crate) struct Pulse {
 }
 
 impl Stalls {
-    pub(crate) fn new(name: Arc<str>, retries: bool) -> Arc<Stalls> {
+    pub(crate) fn new(retries: bool) -> Arc<Stalls> {
         let start = clock::now();
         let table = Table {
             detector: StallDetector::new(retries, start),
@@ -74,7 +72,7 @@ impl Stalls {
             requests: HashMap::new(),
         };
         let [several, any] = [const { AtomicBool::new(false) }; 2];
-        Arc::new(Stalls { name, table: Mutex::new(table), followers: Mutex::default(), several, any, start })
+        Arc::new(Stalls { table: Mutex::new(table), followers: Mutex::default(), several, any, start })
     }
 
     /// The pulse of a backend that is about to be connected to.
@@ -205,13 +203,6 @@ impl Stalls {
 
     #[cold]
     fn tell(&self, pulse: &Pulse) {
-        let backend = &pulse.backend;
-        if pulse.is_stalled() {
-            let message = "backend stalled: no byte arrives from it while other backends respond";
-            tracing::warn!(service = &*self.name, %backend, message);
-        } else {
-            tracing::warn!(service = &*self.name, %backend, "backend recovered from a stall");
-        }
         let lock = || self.followers.lock().unwrap_or_else(PoisonError::into_inner);
         let followers = lock().clone();
         for follower in followers {

@@ -67,7 +67,7 @@ pub(crate) struct Made {
 impl Dialer {
     /// Dials without TLS; HTTP/1 unless something else is [offered](Dialer::offering).
     pub(crate) fn plain(tcp: Tcp) -> Dialer {
-        let stalls = Stalls::new("".into(), true);
+        let stalls = Stalls::new(true);
         Dialer { tcp, tls: None, offer: Offer::Only(Spoken::Http1), aside: Arc::default(), stalls }
     }
 
