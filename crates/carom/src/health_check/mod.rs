@@ -48,7 +48,11 @@ type Checking = Pin<Box<dyn Future<Output = Result<(), Reason>> + Send>>;
 pub struct HealthCheck<N = Backend> {
     pub(crate) probe: Probe<N>,
     pub(crate) schedule: Schedule,
+    pub(crate) observer: Option<Observer<N>>,
 }
+
+/// Called after every check: with what was checked, whether the check passed, and whether the backend is unhealthy since then.
+pub(crate) type Observer<N> = Arc<dyn Fn(&N, bool, bool) + Send + Sync>;
 
 /// What a health check does.
 pub(crate) enum Probe<N> {
@@ -86,7 +90,7 @@ impl<N> HealthCheck<N> {
     /// connection. It is not a connection of the pool: `maximum` does not limit it. For a requester: opens a socket, with a fresh
     /// identity, and closes it.
     pub fn connector() -> HealthCheck<N> {
-        HealthCheck { probe: Probe::Connector, schedule: Schedule::default() }
+        HealthCheck { probe: Probe::Connector, schedule: Schedule::default(), observer: None }
     }
 
     /// As [`custom`](HealthCheck::custom), for nodes of any kind.
@@ -100,7 +104,7 @@ impl<N> HealthCheck<N> {
             let checking = check(node);
             Box::pin(async move { checking.await.map_err(|error| Arc::new(error) as Reason) })
         };
-        HealthCheck { probe: Probe::Function(Arc::new(function)), schedule: Schedule::default() }
+        HealthCheck { probe: Probe::Function(Arc::new(function)), schedule: Schedule::default(), observer: None }
     }
 
     /// When the check runs, and how many results in a row decide. Default: every 5 s with a timeout of 2 s; 2 results in a row.
@@ -109,11 +113,17 @@ impl<N> HealthCheck<N> {
         self.schedule = schedule;
         self
     }
+
+    /// Calls this after every check.
+    #[cfg(feature = "http")]
+    pub(crate) fn observed_by(self, observer: impl Fn(&N, bool, bool) + Send + Sync + 'static) -> HealthCheck<N> {
+        HealthCheck { observer: Some(Arc::new(observer)), ..self }
+    }
 }
 
 impl<N> Clone for HealthCheck<N> {
     fn clone(&self) -> HealthCheck<N> {
-        HealthCheck { probe: self.probe.clone(), schedule: self.schedule.clone() }
+        HealthCheck { probe: self.probe.clone(), schedule: self.schedule.clone(), observer: self.observer.clone() }
     }
 }
 

@@ -38,7 +38,7 @@ impl<K, N: Node + Send + Sync + 'static> Runner<K, N> {
         backend: Arc<N>,
         by_connector: impl Future<Output = Result<(), Reason>> + Send + 'static,
     ) {
-        let Some(HealthCheck { probe, schedule }) = self.health_check.clone() else { return };
+        let Some(HealthCheck { probe, schedule, .. }) = self.health_check.clone() else { return };
         let (limit, checked) = (schedule.check_timeout(), Arc::clone(&backend));
         let checking = async move {
             let checking = async {
@@ -53,6 +53,13 @@ impl<K, N: Node + Send + Sync + 'static> Runner<K, N> {
         let span = tracing::debug_span!("health_check", backend = backend.name());
         let task = self.tasks.spawn(checking.instrument(span));
         self.running.insert(task.id(), (check, backend));
+    }
+
+    /// Reports a check that has ended, and whether its backend is unhealthy since then.
+    pub(crate) fn observe(&self, backend: &N, passed: bool, unhealthy: bool) {
+        if let Some(observer) = self.health_check.as_ref().and_then(|check| check.observer.as_ref()) {
+            observer(backend, passed, unhealthy);
+        }
     }
 
     /// The next check that ends; `None` if none runs. Cancel safety: no result is lost.

@@ -223,13 +223,16 @@ impl<C: Connect> Driver<C> {
         if let Err(error) = &result {
             self.trace_failure(&backend, Failing::HealthCheck, &**error);
         }
-        let outdated = self.shared.driver_step(|table| {
-            table.machine.handle_health_checked(clock::now(), check, result.is_ok());
-            match result {
+        let passed = result.is_ok();
+        let (unhealthy, outdated) = self.shared.driver_step(|table| {
+            table.machine.handle_health_checked(clock::now(), check, passed);
+            let outdated = match result {
                 Ok(()) => table.causes.health_check_passed(&backend),
-                Err(error) => table.causes.failed(backend, Failing::HealthCheck, error),
-            }
+                Err(error) => table.causes.failed(Arc::clone(&backend), Failing::HealthCheck, error),
+            };
+            (table.machine.is_unhealthy(&backend), outdated)
         });
+        self.checks.observe(&backend, passed, unhealthy);
         drop_quietly(&self.shared.name, outdated);
     }
 

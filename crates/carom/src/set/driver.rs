@@ -153,13 +153,16 @@ impl<S: Share> Driver<S> {
         if let Err(error) = &result {
             tracing::debug!(set = &*self.shared.name, %backend, error = text_of(&Chain(&**error)), "health check failed");
         }
-        let outdated = self.shared.step(|table| {
-            table.machine.handle_health_checked(clock::now(), check, result.is_ok());
-            match result {
+        let passed = result.is_ok();
+        let (unhealthy, outdated) = self.shared.step(|table| {
+            table.machine.handle_health_checked(clock::now(), check, passed);
+            let outdated = match result {
                 Ok(()) => table.causes.health_check_passed(&backend),
-                Err(error) => table.causes.failed(backend, Failing::HealthCheck, error),
-            }
+                Err(error) => table.causes.failed(Arc::clone(&backend), Failing::HealthCheck, error),
+            };
+            (table.machine.is_unhealthy(&backend), outdated)
         });
+        self.checks.observe(&backend, passed, unhealthy);
         drop_quietly(&self.shared.name, outdated);
     }
 

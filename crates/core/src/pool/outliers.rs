@@ -1,6 +1,7 @@
 //! Outliers: backends that connect, but whose uses or active checks fail, get no traffic for a while.
 
 use super::{Action, Machine, State as PoolState};
+use crate::backend::Backend;
 use crate::backends::CheckId;
 use crate::slot::State;
 use std::time::Instant;
@@ -61,6 +62,11 @@ impl Machine {
 
     pub(super) fn next_health_check(&self) -> Option<Instant> {
         self.backends.next_check().filter(|_| !self.is_closed())
+    }
+
+    /// Whether the active health checks of a backend fail.
+    pub fn is_unhealthy(&self, backend: &Backend) -> bool {
+        self.backends.find(backend).is_some_and(|index| self.backends.get(index).is_unhealthy())
     }
 
     /// A health check has passed, or has failed: by its result or its timeout.

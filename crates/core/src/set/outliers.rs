@@ -63,6 +63,11 @@ impl Machine {
         self.serve_any(now);
     }
 
+    /// Whether the active health checks of a backend fail.
+    pub fn is_unhealthy(&self, backend: &Backend) -> bool {
+        self.backends.find(backend).is_some_and(|index| self.backends.get(index).is_unhealthy())
+    }
+
     /// A health check has passed, or has failed: by its result or its timeout.
     pub fn handle_health_checked(&mut self, now: Instant, check: CheckId, passed: bool) {
         let Some(schedule) = self.options.health_check.as_ref().filter(|_| !self.is_closed()) else { return };
