@@ -124,9 +124,14 @@ impl HttpCheck {
     /// The check of a pool or a set whose connections this dialer opens.
     pub(super) fn over(&self, dialer: &Dialer, spoken: Spoken, host: &Authority) -> HealthCheck {
         let host = self.host.as_ref().and_then(|host| host.parse().ok()).unwrap_or_else(|| host.clone());
-        let (call, dialer) = (Arc::new(self.call.clone()), dialer.clone());
+        let (call, dialer, stalls) = (Arc::new(self.call.clone()), dialer.clone(), Arc::downgrade(dialer.stalls()));
         let check = move |backend| run(Arc::clone(&call), dialer.clone(), spoken, host.clone(), backend);
-        HealthCheck::custom(check).schedule(self.schedule.clone())
+        let observer = move |backend: &Backend, passed, unhealthy| {
+            if let Some(stalls) = stalls.upgrade() {
+                stalls.health_checked(backend, passed, unhealthy);
+            }
+        };
+        HealthCheck::custom(check).schedule(self.schedule.clone()).observed_by(observer)
     }
 }
 

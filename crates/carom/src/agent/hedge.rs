@@ -1,27 +1,29 @@
-//! Hedged requests and probes: requests that are sent twice because a backend is stalled.
+//! Hedged requests and probes: requests that are sent twice because a backend is stalled or unhealthy.
 //!
-//! A safe request that waits at a stalled backend is sent once more, to another one. The first response wins, and the other sending is
+//! A safe request that waits at such a backend is sent once more, to another one. The first response wins, and the other sending is
 //! cancelled without effect on its backend. A stalled backend is probed with a copy of a request that goes elsewhere; the response to
-//! the copy is discarded.
+//! the copy is discarded. Where nothing is sent that may be copied, and no active health check runs, a stalled backend gets a request
+//! as a trial, more and more rarely.
 
 use super::body::Body;
 use super::dial::{Made, Offer, Spoken};
 use super::http1::{self, Connection, Connector, Exchanged, Lost, Promise, Settled};
 use super::http2;
 use super::limit::Limit;
+use super::negotiation::Found;
 use super::origin::Shared;
 use super::retry::{Spare, is_repeatable};
 use super::routes::{Held, Route};
 use super::served::Protocol;
-use super::serving::Course;
+use super::serving::{Course, is_upgrade};
 use super::stalls::{LATE, Pulse, Registration};
 use crate::{Backend, Claim, Set, clock};
 use carom_core::stall::MOST_THRESHOLD;
 use http::{Request, Response};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep_until, timeout};
 
@@ -81,7 +83,7 @@ impl<T> LateRequest<'_, T> {
         self.cut_short = None;
     }
 
-    /// Sends the request once more when its backend is stalled. Ready with its response, or, if nothing came of it, with what the
+    /// Sends the request once more when its backend is stalled or becomes unhealthy. Ready with its response, or, if nothing came of it, with what the
     /// first sending has come to.
     pub(super) fn poll(&mut self, copy: impl FnOnce() -> Option<Spare>, cx: &mut Context<'_>) -> Poll<Ended<T>> {
         let shared = self.shared;
@@ -206,7 +208,7 @@ impl Shared {
         self.introduce(&mut request);
         let (claimed, pulse) = (clock::now(), Arc::clone(held.pulse()));
         let (backend, protocol, made) = (held.backend().clone(), held.protocol(), held.begin_use());
-        tracing::debug!(origin = &*self.name, %backend, "a request is sent once more: its backend is stalled");
+        tracing::debug!(origin = &*self.name, %backend, "a request is sent once more: its backend is stalled or unhealthy");
         let registration = self.stalls.wait(&pulse, claimed, false);
         let response = match held {
             Held::Http1(mut claim) => {
@@ -224,15 +226,49 @@ impl Shared {
         Some(Hedged { response, backend, protocol, made, claimed })
     }
 
-    /// Sends a copy of a request that goes elsewhere to a stalled backend, if one is to be probed.
+    /// If a stalled backend is to be probed, sends a copy of a request there that goes elsewhere. A request that must not be sent twice
+    /// may be the trial of a stalled backend itself: what it goes over then.
     #[cold]
-    pub(super) fn probe_stalled(&self, request: &Request<Body>) {
+    pub(super) fn probe_stalled(&self, request: &Request<Body>) -> Option<Box<Held>> {
         let spare = if is_repeatable(request) { Spare::of(request) } else { None };
-        let Some(pulse) = self.stalls.next_probe(spare.is_some()) else { return };
-        let (Some(spare), Some(found)) = (spare, self.routes.known()) else { return };
+        let pulse = if spare.is_some() { self.stalls.next_probe() } else { self.stalls.next_trial() }?;
+        let found = self.routes.known()?;
         if !self.resolver.backends().contains(&pulse.backend) {
-            return self.stalls.forget(&pulse);
+            self.stalls.forget(&pulse);
+            return None;
         }
+        match spare {
+            Some(spare) => self.probe(spare, found, &pulse),
+            None => return self.trial(request, found, &pulse.backend),
+        }
+        None
+    }
+
+    /// A connection to a stalled backend, if one is open and takes this request now.
+    fn trial(&self, request: &Request<Body>, found: Found, backend: &Backend) -> Option<Box<Held>> {
+        let held = match found.route {
+            Route::Http1(pool) => {
+                let mut claim = pool.try_claim_of(backend)?;
+                if !claim.is_open() {
+                    claim.discard();
+                    return None;
+                }
+                Held::Http1(claim)
+            }
+            Route::Http2(_) if is_upgrade(request) => return None,
+            Route::Http2(set) => {
+                let entering = pin!(http2::enter_at(&set, backend.clone()));
+                match entering.poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(Some(seat)) => Held::Http2(seat),
+                    Poll::Ready(None) | Poll::Pending => return None,
+                }
+            }
+        };
+        tracing::debug!(origin = &*self.name, %backend, "a request is sent to a stalled backend, to see whether it responds");
+        Some(Box::new(held))
+    }
+
+    fn probe(&self, spare: Spare, found: Found, pulse: &Pulse) {
         let mut request = spare.into_request();
         self.introduce(&mut request);
         let mut closed = self.closed.subscribe();

@@ -86,7 +86,7 @@ impl Maker {
         let title = options.name.clone().unwrap_or_else(|| Arc::clone(&name));
         let (settings, source, server_name) = options.resolve(settings);
         settings.validate(target.is_https()).map_err(BuildError::from)?;
-        let stalls = Stalls::new(settings.retry_stalled);
+        let stalls = Stalls::new(settings.retry_stalled, settings.health_check.is_some());
         let dialer = dialer(target, &settings, server_name)?.reporting_to(&stalls);
         let resolves = match &source {
             Some(source) => source.fixed.is_empty(),

@@ -40,7 +40,8 @@
 //! 64 KiB of a body that can be read only once were sent.
 //!
 //! A backend that stops responding while others respond is *stalled*: it gets no new requests until a byte arrives from it, and safe
-//! requests that wait for it are sent to another backend as well. See [`Builder::retry_stalled`].
+//! requests that wait for it are sent to another backend as well; so are those that wait for a backend that becomes unhealthy by its
+//! active health checks. See [`Builder::retry_stalled`].
 //!
 //! An agent and an [`Origin`] are services of tower:
 //!

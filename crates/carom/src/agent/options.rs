@@ -120,10 +120,13 @@ settings! {
     health_check(impl Into<Option<HttpCheck>>) as health_check.into(), Option<HttpCheck> = None;
     /// Whether safe requests without a body are sent once more when their backend stalls. A backend is stalled when it has
     /// requests without a response head, and no byte has arrived from it for 20 times the median response time, at least 500 ms and
-    /// at most 5 s, while another backend responded. It gets no new requests, unless all are stalled, until a byte arrives from
+    /// at most 5 s, while another backend responded or passed an active health check. It gets no new requests, unless all are stalled, until a byte arrives from
     /// it. Its outstanding `GET`, `HEAD` and `OPTIONS` requests are sent to another backend as well, and the first response wins;
     /// at most 20 % of the requests, or 3 per second if that is more. Of requests that arrive meanwhile a copy is sent to it once a
-    /// second, to find out whether it is back. With `false` no request is sent twice, except for that. Default true.
+    /// second, to find out whether it is back. Without such requests and without [`health_check`](super::Builder::health_check), it gets one
+    /// request after 5 s, then after 10 s, 20 s, and every 30 s. Requests that wait at a backend when it becomes unhealthy by its
+    /// checks are sent to another one in the same way. With `false` no request is sent twice, except for copies to a stalled
+    /// backend. Default true.
     retry_stalled(bool) as retry_stalled, bool = true;
     /// Slow start: a new or recovered node begins with a tenth of its share of requests, which grows to the whole over this time.
     /// For nodes that are slow until their caches are warm. Default none: off.

@@ -77,9 +77,7 @@ impl Shared {
         let begun = clock::now();
         self.note_use(begun);
         self.address(&mut request);
-        if self.stalls.has_any() {
-            self.probe_stalled(&request);
-        }
+        let mut trial = if self.stalls.has_any() { self.probe_stalled(&request) } else { None };
         let mut limit = self.settings.timeout.map(|after| Limit::new(begun, after));
         let mut course = Course { begun, attempts: 0, untried: 0, avoid: None, lost: None };
         let (mut resolve, mut since) = (None, begun);
@@ -93,7 +91,8 @@ impl Shared {
             since = resolve.map_or(begun, |took| begun + took);
         }
         loop {
-            let found = self.at_once(&request, &course);
+            let tried = trial.take();
+            let found = if tried.is_none() { self.at_once(&request, &course) } else { None };
             let claimed = match found.as_ref().map(|found| &found.route) {
                 Some(Route::Http1(pool)) => {
                     let left = course.left(since, self.settings.claim_timeout);
@@ -105,9 +104,10 @@ impl Shared {
                 }
                 Some(Route::Http2(_)) | None => None,
             };
-            let held = match claimed.map(|claimed| usable(claimed, request.method())) {
-                Some(Ok(Some(claim))) => Held::Http1(claim),
-                other => {
+            let held = match (tried, claimed.map(|claimed| usable(claimed, request.method()))) {
+                (Some(held), _) => *held,
+                (None, Some(Ok(Some(claim)))) => Held::Http1(claim),
+                (None, other) => {
                     let refused = found.zip(other.and_then(Result::err));
                     let mut holding = Box::pin(self.hold(request.method(), is_upgrade(&request), &course, refused));
                     match poll_fn(|cx| poll_within(&mut limit, holding.as_mut(), cx)).await {
@@ -417,7 +417,7 @@ fn try_again(course: &mut Course, lost: Lost, spare: Option<Spare>) -> Result<Bo
 }
 
 /// Whether it asks for something that HTTP/2 has no words for.
-fn is_upgrade(request: &Request<Body>) -> bool {
+pub(super) fn is_upgrade(request: &Request<Body>) -> bool {
     request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE)
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Stalls {
     /// Hints outside the lock: more than one backend has been connected to, and a backend is stalled.
     several: AtomicBool,
     any: AtomicBool,
+    /// The backends have active health checks.
+    checks: bool,
     start: Instant,
 }
 
@@ -62,7 +64,7 @@ pub(crate) struct Pulse {
 }
 
 impl Stalls {
-    pub(crate) fn new(retries: bool) -> Arc<Stalls> {
+    pub(crate) fn new(retries: bool, checks: bool) -> Arc<Stalls> {
         let start = clock::now();
         let table = Table {
             detector: StallDetector::new(retries, start),
@@ -71,8 +73,9 @@ impl Stalls {
             next: 0,
             requests: HashMap::new(),
         };
-        let [several, any] = [const { AtomicBool::new(false) }; 2];
-        Arc::new(Stalls { table: Mutex::new(table), followers: Mutex::default(), several, any, start })
+        // The checks connect to every backend.
+        let (several, any) = (AtomicBool::new(checks), AtomicBool::new(false));
+        Arc::new(Stalls { table: Mutex::new(table), followers: Mutex::default(), several, any, checks, start })
     }
 
     /// The pulse of a backend that is about to be connected to.
@@ -100,7 +103,7 @@ impl Stalls {
         table.detector.add(number);
         table.numbers.insert(backend.clone(), number);
         table.pulses.insert(number, Arc::clone(&pulse));
-        self.several.store(table.pulses.len() > 1, Ordering::Relaxed);
+        self.several.store(self.checks || table.pulses.len() > 1, Ordering::Relaxed);
         pulse
     }
 
@@ -125,7 +128,17 @@ impl Stalls {
         let now = clock::now();
         let took = sent.map(|sent| now.saturating_duration_since(sent));
         let mut table = self.lock();
+        table.report_bytes_if_overdue();
         table.detector.response_started(now, pulse.number, took);
+        self.finish(table);
+    }
+
+    /// An active health check of a backend has passed or failed; the backend is `unhealthy` or not since then.
+    pub(super) fn health_checked(self: &Arc<Self>, backend: &Backend, passed: bool, unhealthy: bool) {
+        let pulse = self.pulse(backend);
+        let mut table = self.lock();
+        table.report_bytes_if_overdue();
+        table.detector.health_checked(clock::now(), pulse.number, passed, unhealthy);
         self.finish(table);
     }
 
@@ -138,16 +151,24 @@ impl Stalls {
         Registration { stalls: Arc::clone(self), request, sleep: None }
     }
 
-    /// A new request is sent: which stalled backend gets a copy of it, if it is `repeatable`, as a probe.
-    ///
-    /// An active health check would be asked here for the backends that have one.
+    /// A new request that may be sent twice: which stalled backend gets a copy of it, as a probe.
     #[cold]
-    pub(super) fn next_probe(&self, repeatable: bool) -> Option<Arc<Pulse>> {
+    pub(super) fn next_probe(&self) -> Option<Arc<Pulse>> {
         let mut table = self.lock();
-        let number = table.detector.next_probe(clock::now(), repeatable);
-        let pulse = number.and_then(|number| table.pulses.get(&number).cloned());
-        self.finish(table);
-        pulse
+        let number = table.detector.next_probe(clock::now())?;
+        table.pulses.get(&number).cloned()
+    }
+
+    /// A new request that must not be sent twice: which stalled backend gets it, as a trial. None with active health checks, which
+    /// show when a backend is back.
+    #[cold]
+    pub(super) fn next_trial(&self) -> Option<Arc<Pulse>> {
+        if self.checks {
+            return None;
+        }
+        let mut table = self.lock();
+        let number = table.detector.next_trial(clock::now())?;
+        table.pulses.get(&number).cloned()
     }
 
     /// A backend is not known to the resolver any more.
@@ -166,13 +187,8 @@ impl Stalls {
     fn handle_timeout(&self) {
         let mut table = self.lock();
         // A byte that arrives from here on is found the next time, at the latest with the next probe.
-        let Table { detector, pulses, .. } = &mut *table;
-        for pulse in pulses.values() {
-            if let Some(at) = pulse.last_byte() {
-                detector.bytes_received(at, pulse.number);
-            }
-        }
-        detector.handle_timeout(clock::now());
+        table.report_bytes();
+        table.detector.handle_timeout(clock::now());
         self.finish(table);
     }
 
@@ -218,6 +234,22 @@ impl Stalls {
 }
 
 impl Table {
+    /// Reports when the last byte of each backend arrived.
+    fn report_bytes(&mut self) {
+        for pulse in self.pulses.values() {
+            if let Some(at) = pulse.last_byte() {
+                self.detector.bytes_received(at, pulse.number);
+            }
+        }
+    }
+
+    /// Does so before a response that may make a backend stalled.
+    fn report_bytes_if_overdue(&mut self) {
+        if self.detector.is_overdue() {
+            self.report_bytes();
+        }
+    }
+
     fn turn(&mut self, number: u32, stalled: bool) -> Option<Arc<Pulse>> {
         let pulse = self.pulses.get(&number)?;
         pulse.stalled.store(stalled, Ordering::Relaxed);

@@ -168,6 +168,19 @@ impl<C: Connect> Pool<C> {
         }
     }
 
+    /// Takes an idle connection of this backend without waiting, stalled or not.
+    #[cfg(feature = "http")]
+    #[track_caller]
+    pub(crate) fn try_claim_of(&self, backend: &Backend) -> Option<Claim<C>> {
+        let (shared, site) = (&self.owner.shared, Location::caller());
+        loop {
+            let granted = shared.step(|table| table.try_begin_at(clock::now(), backend, site))?;
+            if let Ok(claim) = claiming::open(shared, granted) {
+                return Some(claim);
+            }
+        }
+    }
+
     /// Waits until `n` backends have a working connection, for example before a server accepts requests. A backend is ready when a
     /// connect has succeeded, none has failed since or a connection still works, and it is neither ejected nor unhealthy.
     ///

@@ -121,6 +121,20 @@ impl<C: Connect> Table<C> {
         }
     }
 
+    /// Takes an idle connection of this backend without waiting, stalled or not.
+    #[cfg(feature = "http")]
+    pub(crate) fn try_begin_at(
+        &mut self,
+        now: Instant,
+        backend: &Backend,
+        site: &'static Location<'static>,
+    ) -> Option<Granted<C>> {
+        match self.machine.try_claim_of(now, self.machine.find(backend)?) {
+            Claimed::Granted { slot, place } => Some(self.lend(slot, place, site)),
+            Claimed::Refused(_) | Claimed::Waiting(_) => None,
+        }
+    }
+
     /// What a caller who has waited for so long was given; if nothing yet, it is woken again through `waker`.
     pub(crate) fn collect(&mut self, waiter: WaiterId, waited: Duration, waker: &Waker) -> Collected<C> {
         let collected = self.callers.collect(waiter, waker);

@@ -1,11 +1,13 @@
 //! Backends that stop responding while others respond: they get no new requests, and safe requests on them are sent elsewhere.
 
 use crate::agent::{builder, fed, figures, get, ms, node, post, read, request, served, servers, soon, until};
-use carom::agent::{Builder, Origin, OriginOptions, Protocol};
+use carom::agent::{Builder, HttpCheck, Origin, OriginOptions, Protocol};
+use carom::health_check::Schedule;
 use http::Method;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use testkit::http::Server;
+use testkit::logs::Logs;
 use tokio::task::JoinSet;
 
 /// What waits while its node is frozen.
@@ -252,4 +254,99 @@ async fn request_whose_body_is_still_being_sent_does_not_stall_its_node() {
     }
     drop(sender);
     assert_eq!(upload.await.unwrap(), 200);
+}
+
+/// The callers of POST requests give up: nothing waits at the frozen node, and nothing is sent that may be copied to it.
+#[tokio::test]
+async fn node_stays_stalled_without_safe_requests_until_it_responds_to_a_trial() {
+    let logs = Logs::capture();
+    for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
+        let nodes: [Server; 2] = servers().await;
+        let origin = origin(big(), protocol, &nodes).await;
+        nodes[0].close_gate();
+        let mut posts = Vec::new();
+        soon(async {
+            while stalled(&origin).is_empty() {
+                posts.push(start(&origin, Method::POST, 1));
+                tokio::time::sleep(ms(20)).await;
+            }
+        })
+        .await;
+        drop(posts);
+        let is_there = |node: &Server| node.seen().iter().any(|seen| seen.body == b"later");
+        let mut trial = None;
+        soon(async {
+            while trial.is_none() {
+                let origin = origin.clone();
+                let mut client = tokio::spawn(async move { origin.request(post(PATH, "later")).await.unwrap() });
+                tokio::select! {
+                    response = &mut client => assert_eq!(read(response.unwrap()).await.unwrap(), "later"),
+                    () = nodes[0].until(is_there) => trial = Some(client),
+                }
+            }
+        })
+        .await;
+        for _ in 0..20 {
+            let response = soon(origin.request(post(PATH, "more"))).await.unwrap();
+            assert_eq!(node(&response), "node-2");
+            read(response).await.unwrap();
+        }
+        assert_eq!(stalled(&origin), [nodes[0].address().port()], "no byte has arrived from it over {protocol}");
+        assert_eq!(logs.count(&["recovered from a stall"]), number);
+        nodes[0].open_gate();
+        assert_eq!(node(&soon(trial.unwrap()).await.unwrap()), "node-1");
+        assert!(stalled(&origin).is_empty());
+        let field = if protocol == Protocol::Http1 { "pool=" } else { "set=" };
+        for (level, event) in [("WARN", "backend stalled"), ("INFO", "backend recovered from a stall")] {
+            assert_eq!(logs.count(&[level, event, field, "api.test"]), 1, "{}", logs.text());
+        }
+    }
+}
+
+/// Checks follow each other closely, and have all the time that they need.
+fn checked(path: &str) -> Builder {
+    let schedule = Schedule::default().interval(ms(20)).timeout(ms(600_000));
+    big().health_check(HttpCheck::get(path).schedule(schedule))
+}
+
+#[tokio::test]
+async fn lone_request_on_a_frozen_node_is_responded_to_by_another_whose_checks_pass() {
+    for protocol in PROTOCOLS {
+        let nodes: [Server; 2] = servers().await;
+        let origin = origin(checked(PATH), protocol, &nodes).await;
+        nodes[0].close_gate();
+        soon(async {
+            while stalled(&origin).is_empty() {
+                assert_eq!(read(origin.request(get(PATH)).await.unwrap()).await.unwrap(), "hello from node-2");
+            }
+        })
+        .await;
+        nodes[0].open_gate();
+        until("its check passes", || stalled(&origin).is_empty()).await;
+    }
+}
+
+/// Its checks bring bytes, so it is not stalled.
+#[tokio::test]
+async fn request_on_a_node_that_becomes_unhealthy_is_responded_to_by_another() {
+    for protocol in PROTOCOLS {
+        let nodes: [Server; 2] = servers().await;
+        let origin = origin(checked("/"), protocol, &nodes).await;
+        nodes[0].close_gate();
+        let mut waiting = None;
+        soon(async {
+            while waiting.is_none() {
+                let origin = origin.clone();
+                let mut client = tokio::spawn(async move { origin.request(get(PATH)).await.unwrap() });
+                tokio::select! {
+                    response = &mut client => drop(read(response.unwrap()).await),
+                    () = nodes[0].until(|node| node.at_gate() > 0) => waiting = Some(client),
+                }
+            }
+        })
+        .await;
+        nodes[0].set_status(503);
+        assert_eq!(node(&soon(waiting.unwrap()).await.unwrap()), "node-2");
+        assert!(stalled(&origin).is_empty());
+    }
 }

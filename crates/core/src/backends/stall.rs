@@ -2,18 +2,20 @@
 //!
 //! The caller reports the requests that wait for a response head, and the bytes that arrive from each backend. A backend is stalled when
 //! it has such requests and has been silent for 20 times the median response time, at least 500 ms and at most 5 s, while another
-//! backend responded. Silence begins with the last byte from the backend on any connection, or with its oldest waiting request if that
+//! backend responded or passed an active health check. Silence begins with the last byte from the backend on any connection, or with its oldest waiting request if that
 //! is later.
 //!
 //! ```text
 //!              silent for the threshold, while another backend responded
 //!  responding -----------------------------------------------------------> stalled
 //!      ^                                                                      |
-//!      +-- a byte arrives, or it could not be probed for 5 s -----------------+
+//!      +-- a byte arrives, or an active health check passes ------------------+
 //! ```
 //!
-//! Requests that wait at a stalled backend and may be sent twice are sent once more to another backend, within a retry budget. A
-//! stalled backend is probed once a second.
+//! Requests that wait at a stalled backend and may be sent twice are sent once more to another backend, within a retry budget. So are
+//! those that wait at a backend when it becomes unhealthy by its active health checks. A stalled backend is probed once a second with
+//! copies of requests that may be sent twice. Without such requests it gets one request as a trial, after 5 s, then after 10 s, 20 s,
+//! and every 30 s.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -30,8 +32,11 @@ const MEDIANS: u32 = 20;
 /// How often a stalled backend is probed.
 pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// After this long without a request that may be copied to it, a stalled backend gets requests again.
-const UNPROBED: Duration = Duration::from_secs(5);
+/// After this long without a probe a stalled backend gets a request as a trial. Doubles with every trial.
+pub const FIRST_TRIAL: Duration = Duration::from_secs(5);
+
+/// The longest time from one trial to the next.
+pub const MOST_BETWEEN_TRIALS: Duration = Duration::from_secs(30);
 
 /// How often requests are looked at that the retry budget had no room for.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
@@ -84,7 +89,12 @@ struct Node {
     response_time: Option<Duration>,
     /// Since when.
     stalled: Option<Instant>,
+    /// Since when its active health checks fail.
+    unhealthy: Option<Instant>,
+    /// The last probe or trial.
     probed_at: Option<Instant>,
+    /// Trials since it is stalled.
+    trials: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +142,7 @@ impl StallDetector {
             if repeatable && self.retries {
                 node.repeatable.insert((sent, id));
             }
-            if node.stalled.is_some() {
+            if node.withholds(sent) {
                 self.retry(now);
             }
         }
@@ -152,6 +162,29 @@ impl StallDetector {
         if self.overdue {
             self.judge(now);
         }
+    }
+
+    /// An active health check of a backend has passed or failed; `unhealthy` is the backend's state since then. A passed check counts as
+    /// a response, for this backend and against silent ones. When a backend becomes unhealthy, requests that wait there are retried.
+    pub fn health_checked(&mut self, now: Instant, backend: u32, passed: bool, unhealthy: bool) {
+        let Some(node) = self.backends.get_mut(&backend) else { return };
+        let became_unhealthy = unhealthy && node.unhealthy.is_none();
+        node.unhealthy = unhealthy.then(|| node.unhealthy.unwrap_or(now));
+        if passed {
+            node.last_response = node.last_response.max(Some(now));
+            self.bytes_received(now, backend);
+            if self.overdue {
+                self.judge(now);
+            }
+        }
+        if became_unhealthy {
+            self.retry(now);
+        }
+    }
+
+    /// Whether the next response can make a backend stalled: its last byte has to be reported before.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue
     }
 
     /// Bytes arrived from a backend, on whatever connection.
@@ -183,27 +216,23 @@ impl StallDetector {
         self.backends.iter().filter(|(_, node)| node.stalled.is_some()).map(|(&backend, _)| backend)
     }
 
-    /// A new request goes to a backend that is not stalled: which stalled backend gets a copy of it, if it is `repeatable`, as a
-    /// probe. `None` if none is due.
-    pub fn next_probe(&mut self, now: Instant, repeatable: bool) -> Option<u32> {
-        if repeatable {
-            let due = |node: &Node| node.stalled.max(node.probed_at.map(|at| at + PROBE_EVERY));
-            let stalled = self.backends.iter_mut().filter(|(_, node)| node.stalled.is_some());
-            let (&backend, node) =
-                stalled.min_by_key(|(_, node)| due(node)).filter(|(_, node)| due(node) <= Some(now))?;
-            node.probed_at = Some(now);
-            return Some(backend);
-        }
-        // With nothing under way there, and no copy to send, no byte would ever arrive from it.
-        for (&backend, node) in &mut self.backends {
-            let Some(since) = node.stalled else { continue };
-            let last = node.probed_at.map_or(since, |at| at.max(since));
-            if node.waiting.is_empty() && last + UNPROBED <= now {
-                node.stalled = None;
-                self.actions.push_back(StallAction::Recovered(backend));
-            }
-        }
-        None
+    /// A new request that may be sent twice goes to a backend that is not stalled: which stalled backend gets a copy of it, as a probe.
+    /// `None` if none is due.
+    pub fn next_probe(&mut self, now: Instant) -> Option<u32> {
+        let due = |node: &Node| node.stalled.max(node.probed_at.map(|at| at + PROBE_EVERY));
+        let stalled = self.backends.iter_mut().filter(|(_, node)| node.stalled.is_some());
+        let (&backend, node) = stalled.min_by_key(|(_, node)| due(node)).filter(|(_, node)| due(node) <= Some(now))?;
+        node.probed_at = Some(now);
+        Some(backend)
+    }
+
+    /// A new request must not be sent twice: which stalled backend gets it, as a trial. `None` if none is due. A backend at which
+    /// requests wait needs no trial: their responses show when it is back.
+    pub fn next_trial(&mut self, now: Instant) -> Option<u32> {
+        let is_due = |node: &Node| node.waiting.is_empty() && node.next_trial().is_some_and(|at| at <= now);
+        let (&backend, node) = self.backends.iter_mut().find(|(_, node)| is_due(node))?;
+        (node.probed_at, node.trials) = (Some(now), node.trials + 1);
+        Some(backend)
     }
 
     /// How long a backend is silent before it is stalled.
@@ -255,7 +284,7 @@ impl StallDetector {
         self.overdue = found.len() < silent.len();
         for &backend in &found {
             if let Some(node) = self.backends.get_mut(&backend) {
-                node.stalled = Some(now);
+                (node.stalled, node.trials) = (Some(now), 0);
                 self.actions.push_back(StallAction::Stalled(backend));
             }
         }
@@ -264,14 +293,16 @@ impl StallDetector {
         }
     }
 
-    /// Has requests that wait at stalled backends sent once more, as far as the budget allows, the oldest first.
+    /// Has requests that wait at stalled and unhealthy backends sent once more, as far as the budget allows, the oldest first.
     fn retry(&mut self, now: Instant) {
         self.retry_at = None;
-        if self.backends.values().all(|node| node.stalled.is_some()) {
+        if self.backends.values().all(|node| node.stalled.is_some() || node.unhealthy.is_some()) {
             return;
         }
-        let stalled = self.backends.values().filter(|node| node.stalled.is_some());
-        let mut waiting: Vec<(Instant, RequestId)> = stalled.flat_map(|node| &node.repeatable).copied().collect();
+        let waiting = |node: &'_ Node| -> Vec<(Instant, RequestId)> {
+            node.repeatable.iter().filter(|(sent, _)| node.withholds(*sent)).copied().collect()
+        };
+        let mut waiting: Vec<(Instant, RequestId)> = self.backends.values().flat_map(waiting).collect();
         waiting.sort_unstable();
         for (sent, request) in waiting {
             if !self.budget.take(now) {
@@ -292,6 +323,18 @@ impl Node {
     fn silent_since(&self) -> Option<Instant> {
         let (oldest, _) = self.waiting.first()?;
         Some(self.last_byte.map_or(*oldest, |byte| byte.max(*oldest)))
+    }
+
+    /// Whether the response to a request that was sent then is waited for elsewhere as well. Requests that are sent to an unhealthy
+    /// backend are sent for want of a healthy one.
+    fn withholds(&self, sent: Instant) -> bool {
+        self.stalled.is_some() || self.unhealthy.is_some_and(|since| sent <= since)
+    }
+
+    /// When it may get a request although it is stalled.
+    fn next_trial(&self) -> Option<Instant> {
+        let last = self.probed_at.max(self.stalled).filter(|_| self.stalled.is_some())?;
+        Some(last + FIRST_TRIAL.saturating_mul(1 << self.trials.min(8)).min(MOST_BETWEEN_TRIALS))
     }
 }
 
@@ -460,24 +503,68 @@ mod tests {
         detector.handle_timeout(at(500));
         let mut probes = vec![];
         for millis in (500..2_600).step_by(100) {
-            probes.extend(detector.next_probe(at(millis), true).map(|backend| (backend, millis)));
+            probes.extend(detector.next_probe(at(millis)).map(|backend| (backend, millis)));
         }
         assert_eq!(probes, [(0, 500), (1, 600), (0, 1_500), (1, 1_600), (0, 2_500)]);
     }
 
     #[test]
-    fn backend_that_cannot_be_probed_gets_requests_again_after_5_s() {
+    fn backend_without_probes_gets_trials_ever_more_rarely_and_stays_stalled_until_a_byte_arrives() {
         let (mut detector, start) = detector(2);
         let request = detector.request_sent(start, start, 0, false);
         detector.response_started(start + ms(1), 1, QUICK);
         detector.handle_timeout(start + ms(500));
-        assert_eq!(detector.next_probe(start + ms(60_000), false), None);
-        assert!(detector.is_stalled(0), "a request waits there");
+        assert_eq!(actions(&mut detector), [StallAction::Stalled(0)]);
+        assert_eq!(detector.next_trial(start + ms(60_000)), None, "a request waits there");
         detector.request_ended(request);
-        assert_eq!(detector.next_probe(start + ms(5_400), false), None);
+        let seconds = (0..120).filter(|second| detector.next_trial(start + ms(500 + 1_000 * second)) == Some(0));
+        assert_eq!(seconds.collect::<Vec<_>>(), [5, 15, 35, 65, 95]);
         assert!(detector.is_stalled(0));
-        detector.next_probe(start + ms(5_500), false);
-        assert!(!detector.is_stalled(0));
+        assert_eq!(actions(&mut detector), []);
+        detector.bytes_received(start + ms(120_000), 0);
+        assert_eq!(actions(&mut detector), [StallAction::Recovered(0)]);
+        assert_eq!(detector.next_trial(start + ms(200_000)), None);
+    }
+
+    #[test]
+    fn probe_puts_the_trial_off() {
+        let (mut detector, start) = detector(2);
+        let request = detector.request_sent(start, start, 0, true);
+        detector.response_started(start + ms(1), 1, QUICK);
+        detector.handle_timeout(start + ms(500));
+        detector.request_ended(request);
+        assert_eq!(detector.next_probe(start + ms(4_000)), Some(0));
+        assert_eq!(detector.next_trial(start + ms(8_900)), None);
+        assert_eq!(detector.next_trial(start + ms(9_000)), Some(0));
+    }
+
+    #[test]
+    fn passed_check_of_another_backend_counts_as_a_response() {
+        let (mut detector, start) = detector(2);
+        let request = detector.request_sent(start, start, 0, true);
+        detector.handle_timeout(start + ms(500));
+        detector.health_checked(start + ms(600), 1, false, false);
+        assert_eq!(actions(&mut detector), [], "no other has responded");
+        detector.health_checked(start + ms(700), 1, true, false);
+        assert_eq!(actions(&mut detector), [StallAction::Stalled(0), StallAction::Retry(request)]);
+        detector.health_checked(start + ms(800), 0, true, false);
+        assert_eq!(actions(&mut detector), [StallAction::Recovered(0)]);
+    }
+
+    #[test]
+    fn requests_that_wait_when_their_backend_becomes_unhealthy_are_retried_and_later_ones_are_not() {
+        let (mut detector, start) = detector(2);
+        let request = detector.request_sent(start, start, 0, true);
+        detector.request_sent(start, start, 0, false);
+        detector.health_checked(start + ms(100), 0, false, false);
+        assert_eq!(actions(&mut detector), []);
+        detector.health_checked(start + ms(200), 0, false, true);
+        assert_eq!(actions(&mut detector), [StallAction::Retry(request)]);
+        let late = detector.request_sent(start + ms(400), start + ms(150), 0, true);
+        assert_eq!(actions(&mut detector), [StallAction::Retry(late)], "it was sent before");
+        detector.request_sent(start + ms(550), start + ms(300), 0, true);
+        detector.health_checked(start + ms(600), 0, false, true);
+        assert_eq!((actions(&mut detector), detector.is_stalled(0)), (vec![], false));
     }
 
     #[test]

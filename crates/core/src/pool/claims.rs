@@ -120,6 +120,19 @@ impl Machine {
         self.grant_idle(now, place, others_wait).unwrap_or_else(|| self.refused(Refusal::Busy))
     }
 
+    /// Asks for an idle connection of this backend without waiting, stalled or not.
+    pub fn try_claim_of(&mut self, now: Instant, backend: BackendId) -> Claimed {
+        self.latest = self.latest.max(now);
+        if let Some(refusal) = self.refuses() {
+            return self.refused(refusal);
+        }
+        let Some(index) = self.picker.choose_avoiding(|other| other != backend.0, &mut self.random) else {
+            return self.refused(Refusal::Busy);
+        };
+        self.arrivals += 1;
+        self.grant(now, Place { arrival: self.arrivals, since: now, avoid: None }, index)
+    }
+
     /// The caller has taken what was delivered to it, or has given up: the waiter is no more. True if it was still in
     /// line. If it had been granted a slot, that must be released.
     pub fn forget_waiter(&mut self, waiter: WaiterId) -> bool {
@@ -384,12 +397,16 @@ impl Machine {
     /// While anyone waits nothing is idle that it would take, so nobody is overtaken here.
     fn grant_idle(&mut self, now: Instant, place: Place, can_wait: bool) -> Option<Claimed> {
         let index = self.choose(now, place, can_wait)?;
+        Some(self.grant(now, place, index))
+    }
+
+    fn grant(&mut self, now: Instant, place: Place, index: u32) -> Claimed {
         let State::Idle { life, .. } = self.slots[index as usize].state else {
             unreachable!("the picker holds idle slots only")
         };
         let slot = self.lend(now, index, life);
         self.note_load(now);
-        Some(Claimed::Granted { slot, place })
+        Claimed::Granted { slot, place }
     }
 
     fn lend(&mut self, now: Instant, index: u32, life: Life) -> SlotRef {

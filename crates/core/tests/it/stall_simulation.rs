@@ -7,7 +7,10 @@
 use crate::schedules::{Trace, for_each_schedule};
 use crate::time::ms;
 use carom_core::random::Random;
-use carom_core::stall::{LEAST_THRESHOLD, MOST_THRESHOLD, PROBE_EVERY, RequestId, StallAction, StallDetector};
+use carom_core::stall::{
+    FIRST_TRIAL, LEAST_THRESHOLD, MOST_BETWEEN_TRIALS, MOST_THRESHOLD, PROBE_EVERY, RequestId, StallAction,
+    StallDetector,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,57 @@ fn no_new_request_is_sent_to_frozen_backends_while_one_responds() {
         frozen.iter().for_each(|&node| world.thaw(node));
         world.run_for(world.setting.settling());
         world.promise_calm();
+    });
+}
+
+/// Without safe requests: clients give up, and the backend stays stalled and gets nothing but trials until it responds to one.
+#[test]
+fn frozen_backend_without_safe_requests_gets_ever_rarer_trials_and_is_back_after_the_thaw() {
+    for_each_schedule(100, |seed, trace| {
+        let shape = Shape { safe: 0.0, gives_up: Some(ms(700 + seed % 3_000)), ..Shape::wild(seed) };
+        let mut world = World::new(shape, seed, trace);
+        world.run_for(ms(3_000));
+        let frozen = world.random.below(world.nodes.len());
+        world.freeze(frozen);
+        world.run_for(ms(10_000));
+        assert!(world.detector.is_stalled(frozen as u32));
+        let trials = world.nodes[frozen].trials.len();
+        let others = |world: &World| world.requests.values().filter(|request| request.node == frozen).count();
+        let before = others(&world) - trials;
+        world.run_for(ms(80_000));
+        assert!(world.detector.is_stalled(frozen as u32));
+        assert_eq!(others(&world) - world.nodes[frozen].trials.len(), before, "trials alone are sent to it");
+        let (first, trials) = (world.frozen_at(frozen), world.nodes[frozen].trials.clone());
+        for (number, pair) in trials.windows(2).enumerate() {
+            let least = (FIRST_TRIAL * (2 << number)).min(MOST_BETWEEN_TRIALS);
+            let passed = pair[1] - pair[0];
+            assert!(passed >= least && passed <= least + 2 * world.slack() + ms(3_700), "{passed:?} after {number}");
+        }
+        assert!((4..=5).contains(&trials.len()) && trials[0] >= first + FIRST_TRIAL, "{}", trials.len());
+        world.thaw(frozen);
+        world.run_for(MOST_BETWEEN_TRIALS + world.setting.settling());
+        world.promise_calm();
+    });
+}
+
+/// A safe request is all that is sent: checks of other backends show that its own one is stalled, and its own checks that it is not.
+#[test]
+fn lone_safe_requests_on_a_frozen_backend_complete_while_checks_of_others_pass() {
+    for_each_schedule(300, |seed, trace| {
+        let mut world = World::new(Shape { safe: 1.0, gives_up: None, ..Shape::wild(seed) }, seed, trace);
+        let checks = ms(500 + world.random.below(3_000) as u64);
+        (0..world.nodes.len()).for_each(|node| world.check_every(node, checks));
+        world.run_for(ms(3_000));
+        let frozen = world.random.below(world.nodes.len());
+        world.freeze(frozen);
+        let sent = ms(world.random.below(300) as u64);
+        world.run_for(sent);
+        world.quiet = true;
+        world.run_for(MOST_THRESHOLD + 2 * checks);
+        assert!(world.waiting.is_empty(), "all are responded to");
+        world.thaw(frozen);
+        world.run_for(2 * checks + ms(100));
+        assert_eq!(world.detector.stalled().count(), 0);
     });
 }
 
@@ -148,6 +202,8 @@ struct Node {
     last_byte: Option<Instant>,
     last_response: Option<Instant>,
     last_probe: Option<Instant>,
+    trials: Vec<Instant>,
+    failed_checks: u32,
 }
 
 /// One sending of a request to a backend.
@@ -175,6 +231,7 @@ enum Event {
     Report(u64),
     Respond(usize, Try),
     GiveUp(u64),
+    Check(usize, Duration),
 }
 
 struct World {
@@ -195,6 +252,8 @@ struct World {
     stalls: usize,
     responses: Vec<Instant>,
     copies: Vec<Instant>,
+    /// No more requests are sent.
+    quiet: bool,
 }
 
 #[allow(clippy::disallowed_methods)]
@@ -221,6 +280,7 @@ impl World {
             stalls: 0,
             responses: Vec::new(),
             copies: Vec::new(),
+            quiet: false,
         };
         world.plan(now, Event::Request);
         world
@@ -258,6 +318,7 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
+            Event::Request if self.quiet => {}
             Event::Request => {
                 self.send();
                 let next = self.now + self.random.around(self.setting.every, 0.5);
@@ -266,16 +327,42 @@ impl World {
             Event::Report(request) => self.report(request),
             Event::Respond(node, sent) => self.respond(node, sent),
             Event::GiveUp(request) => self.end(request),
+            Event::Check(node, every) => self.check(node, every),
         }
+    }
+
+    fn check_every(&mut self, node: usize, every: Duration) {
+        let at = self.now + self.random.around(every, 0.9);
+        self.plan(at, Event::Check(node, every));
+    }
+
+    /// Two failed checks in a row make a backend unhealthy, one that passes makes it healthy.
+    fn check(&mut self, node: usize, every: Duration) {
+        let (now, record) = (self.now, &mut self.nodes[node]);
+        let passed = record.frozen_since.is_none();
+        record.failed_checks = if passed { 0 } else { record.failed_checks + 1 };
+        if passed {
+            (record.last_byte, record.last_response) = (Some(now), Some(now));
+        }
+        let unhealthy = record.failed_checks >= 2;
+        self.note(|| format!("check of {node}, passed: {passed}, unhealthy: {unhealthy}"));
+        self.detector.health_checked(now, node as u32, passed, unhealthy);
+        self.check_every(node, every);
     }
 
     /// A client sends a request to some backend, not to a stalled one unless all are.
     fn send(&mut self) {
         let safe = self.random.chance(self.setting.safe);
-        if let Some(probed) = self.detector.next_probe(self.now, safe) {
-            self.probe(probed as usize);
+        let mut trial = None;
+        if safe {
+            if let Some(probed) = self.detector.next_probe(self.now) {
+                self.probe(probed as usize);
+            }
+        } else if let Some(tried) = self.detector.next_trial(self.now) {
+            self.nodes[tried as usize].trials.push(self.now);
+            trial = Some(tried as usize);
         }
-        let node = self.pick(None).expect("there are nodes");
+        let node = trial.or_else(|| self.pick(None)).expect("there are nodes");
         let number = self.next_request;
         self.next_request += 1;
         self.note(|| format!("request {number} to {node}, safe: {safe}"));
@@ -341,6 +428,7 @@ impl World {
                 self.responses.push(self.now);
                 let took = if let Try::Copy(_) = sent { ms(1) } else { self.now - began };
                 self.detector.response_started(self.now, node as u32, Some(took));
+                self.act();
                 self.end(number);
             }
             Try::Probe => self.detector.bytes_received(self.now, node as u32),
@@ -378,7 +466,7 @@ impl World {
         let original = &self.requests[&number];
         assert!(original.safe && original.done.is_none() && original.copy.is_none(), "sent once more, and safe");
         let (from, now) = (original.node, self.now);
-        assert!(self.detector.is_stalled(from as u32));
+        assert!(self.detector.is_stalled(from as u32) || self.nodes[from].failed_checks >= 2);
         let to = self.pick(Some(from)).expect("another backend is not stalled");
         assert!(!self.detector.is_stalled(to as u32));
         let copy = self.detector.request_sent(now, now, to as u32, false);
@@ -401,8 +489,7 @@ impl World {
     }
 
     fn judge_recovery(&mut self, node: usize) {
-        let waits = self.waiting().any(|request| request.node == node);
-        assert!(self.nodes[node].last_byte == Some(self.now) || !waits, "a byte arrived");
+        assert_eq!(self.nodes[node].last_byte, Some(self.now), "a byte arrived");
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Request> {
@@ -458,9 +545,10 @@ impl World {
         for &node in frozen {
             let at = self.frozen_at(node);
             let mut sent = self.requests.values().filter(|request| request.node == node && request.sent >= at);
+            assert!(self.nodes[node].trials.windows(2).all(|pair| pair[1] - pair[0] >= FIRST_TRIAL));
             let Some(first) = sent.next() else { continue };
             let given_up = self.setting.gives_up.is_some_and(|after| after < first.threshold + self.slack());
-            for request in sent.filter(|_| !given_up) {
+            for request in sent.filter(|request| !given_up && !self.nodes[node].trials.contains(&request.sent)) {
                 let known = first.sent.max(at) + first.threshold.max(request.threshold) + self.slack();
                 assert!(request.sent <= known, "sent {:?} after the freeze", request.sent - at);
             }

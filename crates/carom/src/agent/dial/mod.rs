@@ -67,7 +67,7 @@ pub(crate) struct Made {
 impl Dialer {
     /// Dials without TLS; HTTP/1 unless something else is [offered](Dialer::offering).
     pub(crate) fn plain(tcp: Tcp) -> Dialer {
-        let stalls = Stalls::new(true);
+        let stalls = Stalls::new(true, false);
         Dialer { tcp, tls: None, offer: Offer::Only(Spoken::Http1), aside: Arc::default(), stalls }
     }
 
@@ -92,6 +92,11 @@ impl Dialer {
         };
         let tls = self.tls.as_ref().map(|tls| tls.offering(names.iter().copied()));
         Dialer { tls, offer, ..self.clone() }
+    }
+
+    /// Where its streams show when bytes arrive.
+    pub(crate) fn stalls(&self) -> &Arc<Stalls> {
+        &self.stalls
     }
 
     /// Whether the far side can be asked what it speaks.
